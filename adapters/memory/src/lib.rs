@@ -1,0 +1,1 @@
+//! The in-process store of Tenure, for tests and single-process programs.

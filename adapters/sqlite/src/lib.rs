@@ -1,0 +1,1 @@
+//! The embedded store of Tenure: several processes on one machine, no server.

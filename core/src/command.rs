@@ -1,0 +1,439 @@
+//! What goes in and out of the machines: commands, events, replies, notices.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token};
+use crate::time::Instant;
+
+/// What a machine says next. Ask with `poll` until the answer is [`Output::Wait`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every one")]
+pub enum Output {
+    /// Do this.
+    Command(Command),
+    /// Tell the application this.
+    Notice(Notice),
+    /// Nothing more for now. Come back with [`Event::Timeout`] at this instant, or with any other event
+    /// before it; `None` means that only an event can bring something new.
+    Wait(Option<Instant>),
+}
+
+/// Something that the driver must do.
+///
+/// Commands to the store carry the keys of what they concern; [`Node::name`](crate::Node::name) and
+/// [`Node::owner`](crate::Node::owner) give the texts, so that renewing allocates nothing. Every command with
+/// an id wants exactly one reply in the end, [`Reply::Failed`] if nothing else is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every one")]
+pub enum Command {
+    /// Take the lease if it is free, or confirm (and extend) it if this very owner has it.
+    Acquire {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The candidacy.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// How long the store keeps the record.
+        ttl: Duration,
+        /// The token must come out above this one.
+        floor: Token,
+        /// Whether to register this process as a waiter if the lease is held.
+        wait: bool,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// Extend the record if it is this owner's with this token; never create it.
+    Renew {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The hold.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// The token of the grant.
+        token: Token,
+        /// How long the store keeps the record from now on.
+        ttl: Duration,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// Remove the record if it is this owner's (and has this token, if one is given), and wake waiters.
+    Release {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The hold, or the candidacy that was given up.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// The token of the grant, `None` if it never became known.
+        token: Option<Token>,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// Send hints about this lease, and register this process as a waiter.
+    Watch {
+        /// To be handed back with the reply, which is due once nothing will be missed any more.
+        id: CommandId,
+        /// The lease.
+        name: LeaseName,
+    },
+    /// No more hints about this lease are needed; forget that this process waits. Wants no reply.
+    Unwatch {
+        /// The lease.
+        name: LeaseName,
+    },
+    /// Stop the work done under this lease. Answer with [`Event::WorkloadExited`] once it has ended.
+    StopWorkload {
+        /// The hold.
+        lease: LeaseKey,
+        /// How.
+        how: Stop,
+        /// Why.
+        why: StopReason,
+    },
+}
+
+impl Command {
+    /// The id that the reply must carry, if one is wanted.
+    #[must_use]
+    pub const fn id(&self) -> Option<CommandId> {
+        match self {
+            Self::Acquire { id, .. }
+            | Self::Renew { id, .. }
+            | Self::Release { id, .. }
+            | Self::Watch { id, .. } => Some(*id),
+            Self::Unwatch { .. } | Self::StopWorkload { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire { id, lease, n, floor, .. } => {
+                write!(f, "{id} acquire {lease} n={n} floor={floor}")
+            }
+            Self::Renew { id, lease, n, token, .. } => write!(f, "{id} renew {lease} n={n} token={token}"),
+            Self::Release { id, lease, n, token: Some(token), .. } => {
+                write!(f, "{id} release {lease} n={n} token={token}")
+            }
+            Self::Release { id, lease, n, token: None, .. } => write!(f, "{id} release {lease} n={n}"),
+            Self::Watch { id, name } => write!(f, "{id} watch {name}"),
+            Self::Unwatch { name } => write!(f, "unwatch {name}"),
+            Self::StopWorkload { lease, how, why } => write!(f, "stop work under {lease} {how:?} {why:?}"),
+        }
+    }
+}
+
+/// How work is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must handle every one")]
+pub enum Stop {
+    /// Ask it to end: a signal that it may handle.
+    Ask,
+    /// End it: without its consent, as far as the platform allows.
+    Hard,
+}
+
+/// Why work is to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The holder chose to stop ([`Node::drain`](crate::Node::drain)).
+    Drain,
+    /// The lease was held for as long as it may be.
+    MaxHold,
+    /// No renewal was acknowledged in time: the lease ends before the work would.
+    Fence,
+    /// The store says that the lease is somebody else's, or nobody's.
+    Lost,
+}
+
+/// What the driver tells the core.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the driver makes them; a new one is a decision for every driver"
+)]
+pub enum Event {
+    /// Time has passed. Harmless when nothing is due.
+    Timeout,
+    /// The store's answer to a command.
+    Reply {
+        /// The command's id.
+        id: CommandId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// A hint from the store about a watched lease. It may be missing, repeated, late or wrong.
+    Hint {
+        /// The lease.
+        name: LeaseName,
+        /// What seems to have happened.
+        wake: Wake,
+    },
+    /// Hints may have been missed; every waiter should look for itself.
+    Resync,
+    /// The work under this lease has ended; nothing of it runs any more.
+    WorkloadExited {
+        /// The hold.
+        lease: LeaseKey,
+    },
+}
+
+/// A wake message about a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "adapters make them, the core handles each")]
+pub enum Wake {
+    /// The lease seems to be free.
+    Free {
+        /// Whether the release named this process as one of those to try at once.
+        chosen: bool,
+    },
+    /// Somebody has taken it.
+    Held {
+        /// The token of the new grant.
+        token: Token,
+        /// What remains of its TTL.
+        ttl: Duration,
+    },
+}
+
+/// The store's answer to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must be able to give every one")]
+pub enum Reply {
+    /// To `Acquire`: this owner has the lease, with its whole TTL ahead.
+    Granted {
+        /// The fencing token of the grant.
+        token: Token,
+    },
+    /// To `Acquire`: another owner has it.
+    Held {
+        /// That grant's token, if it is known.
+        token: Option<Token>,
+        /// What remained of its TTL when the store answered; `None` if the store can't say.
+        remaining: Option<Duration>,
+    },
+    /// To `Renew`: extended by the whole TTL.
+    Renewed,
+    /// To `Release`: removed.
+    Released {
+        /// Whether waiters of other processes were chosen to try next.
+        others_chosen: bool,
+    },
+    /// To `Renew` and `Release`, definite: the record is not this owner's with this token.
+    NotYours,
+    /// To `Watch`: from now on no hint is missed without a [`Event::Resync`].
+    Watching,
+    /// To any command: it did not work out.
+    Failed(Failure),
+}
+
+/// What is known of a command that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a driver must be able to give every one")]
+pub enum Failure {
+    /// It was certainly not executed; trying again may help.
+    NotExecuted,
+    /// It may or may not have been executed, or may yet be; trying again may help.
+    Unknown,
+    /// It was refused, and will be again; trying again does not help.
+    Refused,
+}
+
+/// When what a holder may do ends, all on the driver's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Deadlines {
+    /// From here on no work may start, and running work is asked to stop.
+    pub fence_at: Instant,
+    /// From here on running work is stopped hard.
+    pub kill_at: Instant,
+    /// From here on another process may hold the lease.
+    pub valid_until: Instant,
+}
+
+/// Something that the application should know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The lease is held: work may start while `now < deadlines.fence_at`.
+    Acquired {
+        /// The hold.
+        lease: LeaseKey,
+        /// Its acquisition, part of the owner.
+        n: Acquisition,
+        /// Its fencing token.
+        token: Token,
+        /// When it ends, unless it is renewed.
+        deadlines: Deadlines,
+    },
+    /// The store acknowledged a renewal.
+    Renewed {
+        /// The hold.
+        lease: LeaseKey,
+        /// When it ends now.
+        deadlines: Deadlines,
+    },
+    /// A renewal failed or was not answered in time; it is tried again. Reported at the first one in a row.
+    InDoubt {
+        /// The hold.
+        lease: LeaseKey,
+        /// When the lease ends unless a renewal succeeds.
+        deadlines: Deadlines,
+    },
+    /// A renewal was sent later than planned by more than half of the attempt timeout: whatever drives the
+    /// core was kept from running.
+    RenewalStarved {
+        /// The hold.
+        lease: LeaseKey,
+        /// How late it was.
+        late_by: Duration,
+    },
+    /// The lease is no longer this process's, for good.
+    Lost {
+        /// The hold.
+        lease: LeaseKey,
+        /// The token that is worth nothing now.
+        token: Token,
+        /// How it came about.
+        why: LossReason,
+    },
+    /// The candidacy waits: the lease is held elsewhere. Reported whenever that changes.
+    Waiting {
+        /// The candidacy.
+        lease: LeaseKey,
+        /// The holder's token, if it is known.
+        token: Option<Token>,
+        /// When the candidacy looks again at the latest.
+        until: Instant,
+    },
+    /// A try to acquire failed; it is tried again. Reported at the first failure in a row.
+    Retrying {
+        /// The candidacy.
+        lease: LeaseKey,
+        /// What is known of the failed try.
+        failure: Failure,
+    },
+    /// The store granted the lease so late that no time for work was left; it was given back.
+    GrantedTooLate {
+        /// The candidacy.
+        lease: LeaseKey,
+        /// The token of the grant.
+        token: Token,
+    },
+    /// The candidacy is over without a lease.
+    Failed {
+        /// The candidacy.
+        lease: LeaseKey,
+        /// Why.
+        why: AcquireFailure,
+    },
+    /// The lease was given back, or at least everything for it was tried.
+    Released {
+        /// The hold.
+        lease: LeaseKey,
+        /// What the store said.
+        outcome: ReleaseOutcome,
+    },
+    /// Nothing more will be said of this key.
+    Ended {
+        /// The hold or candidacy.
+        lease: LeaseKey,
+    },
+}
+
+impl Notice {
+    /// The hold or candidacy that it is about.
+    #[must_use]
+    pub const fn lease(&self) -> LeaseKey {
+        match self {
+            Self::Acquired { lease, .. }
+            | Self::Renewed { lease, .. }
+            | Self::InDoubt { lease, .. }
+            | Self::RenewalStarved { lease, .. }
+            | Self::Lost { lease, .. }
+            | Self::Waiting { lease, .. }
+            | Self::Retrying { lease, .. }
+            | Self::GrantedTooLate { lease, .. }
+            | Self::Failed { lease, .. }
+            | Self::Released { lease, .. }
+            | Self::Ended { lease } => *lease,
+        }
+    }
+}
+
+/// How a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its time ran out without an acknowledged renewal.
+    Expired,
+    /// The store said that it is not ours any more.
+    NotYours,
+    /// It was held for the maximum time and its work did not end: renewing stopped, and from here on only
+    /// the token keeps the next holder apart from that work.
+    Abandoned,
+}
+
+/// Why a candidacy ended without a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AcquireFailure {
+    /// Somebody else has the lease, and waiting was not wanted or took too long.
+    Busy,
+    /// The store did not answer well in the time that was given.
+    Unreachable,
+    /// The store refuses the request, and will again.
+    Refused,
+    /// The grant's token is not above one that this process had seen before: the store has lost its memory.
+    StoreRegressed {
+        /// The token of the grant, which was given back.
+        token: Token,
+        /// The token that it should have been above.
+        floor: Token,
+    },
+    /// The grant came so late that no time for work was left, and waiting was not wanted.
+    GrantedTooLate,
+    /// The candidacy was given up by the application.
+    GivenUp,
+    /// The node is shutting down.
+    ShuttingDown,
+}
+
+/// What became of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReleaseOutcome {
+    /// The store removed the record.
+    Released,
+    /// The record was not ours any more.
+    NotHeld,
+    /// The store never answered; by now the record is over by its TTL.
+    Expired,
+}
+
+/// A caller's mistake. The node is as it was before the call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// No lease with this key was ever made by this node.
+    #[error("lease {0} was never made by this node")]
+    UnknownLease(LeaseKey),
+    /// No command with this id was ever emitted by this node.
+    #[error("command {0} was never emitted by this node")]
+    UnknownCommand(CommandId),
+    /// A reply that this command can't have.
+    #[error("the reply {reply:?} does not answer command {id}")]
+    WrongReply {
+        /// The command.
+        id: CommandId,
+        /// What was handed in.
+        reply: Reply,
+    },
+    /// The node is shutting down and takes no new candidacies.
+    #[error("the node is shutting down and takes no new candidacies")]
+    ShuttingDown,
+}

@@ -1,0 +1,55 @@
+//! The injected source of jitter.
+
+use core::time::Duration;
+
+use crate::time::nanos;
+
+/// Where the core takes its randomness from: it spreads retries and wake-ups, and decides nothing else.
+///
+/// The core asks anew for every delay. A search of the state space implements this with a choice.
+pub trait Jitter: Clone {
+    /// A number from zero up to, but not including, `bound`; zero if `bound` is zero.
+    fn below(&mut self, bound: u64) -> u64;
+
+    /// An independent source for one machine.
+    #[must_use]
+    fn fork(&mut self) -> Self;
+}
+
+/// The default source: SplitMix64 (Steele, Lea, Flood 2014), the same on every platform for the same seed.
+#[derive(Clone, Debug)]
+pub struct SplitMix {
+    state: u64,
+}
+
+impl SplitMix {
+    /// A source whose numbers all follow from `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Jitter for SplitMix {
+    fn below(&mut self, bound: u64) -> u64 {
+        // The bias of a multiply-shift is below 2^-20 for every bound used here (at most some minutes).
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn fork(&mut self) -> Self {
+        Self::new(self.next())
+    }
+}
+
+/// A uniform duration in `[0, bound)`.
+pub(crate) fn up_to(jitter: &mut impl Jitter, bound: Duration) -> Duration {
+    Duration::from_nanos(jitter.below(nanos(bound)))
+}

@@ -1,0 +1,25 @@
+//! The state machines of Tenure: pure, deterministic, without I/O, clock, thread or runtime.
+
+#![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+
+mod command;
+mod jitter;
+mod lease;
+mod name;
+mod node;
+mod time;
+mod timing;
+
+pub use command::{
+    AcquireFailure, Command, Deadlines, Event, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome,
+    Reply, Stop, StopReason, Wake,
+};
+pub use jitter::{Jitter, SplitMix};
+pub use lease::{Lease, LeaseOptions, WaitLimit};
+pub use name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, NameError, Owner, Token};
+pub use node::{Counters, Node};
+pub use time::{Instant, Rate};
+pub use timing::{ConfigError, LeaseConfig, LeaseTiming, StoreClock};

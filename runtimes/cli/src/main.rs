@@ -1,0 +1,2 @@
+//! The program `tenure`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Tenure coordinates work across the instances of a program.
