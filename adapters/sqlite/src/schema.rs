@@ -91,7 +91,7 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
             path.display()
         )));
     }
-    configure(&connection).map_err(failed)?;
+    wait_while_busy(&path, doing, until, || configure(&connection))?;
     create_tables(&connection, &path, until)?;
     use_wal(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
