@@ -1,10 +1,14 @@
 //! The contract between Tenure and its stores.
 
+mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod operation;
 mod replies;
 mod traits;
 
+pub use check::check_floor;
 pub use error::{StoreError, StoreErrorKind};
 pub use operation::{
     Acquire, Acquired, Answer, Eviction, Holder, LeaseRecord, Metadata, Operation, Outcome, Release,

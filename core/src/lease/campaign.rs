@@ -257,12 +257,15 @@ impl<J: Jitter> Lease<J> {
     /// The candidacy ends without a lease, and leaves nothing behind at the store.
     pub(super) fn fail(&mut self, why: AcquireFailure) {
         self.notice(Notice::Failed { lease: self.key, why });
-        match &self.state {
+        match &mut self.state {
+            // What was granted too late is on its way back already.
+            State::Releasing(releasing) => releasing.then = Then::Vanish,
             State::Acquiring(Acquiring { campaign, .. }) | State::Waiting(Waiting { campaign, .. })
                 if campaign.unresolved > 0 =>
             {
+                let n = campaign.n;
                 self.registered |= self.options.wait != WaitLimit::No;
-                self.release(campaign.n, None, Then::Vanish);
+                self.release(n, None, Then::Vanish);
             }
             _ => self.over(),
         }

@@ -346,3 +346,29 @@ fn a_reply_that_the_command_cannot_have_is_misuse_and_changes_nothing() {
     assert_eq!(result, Err(Misuse::UnknownCommand(unknown)));
     assert_eq!(bench.lease, before);
 }
+
+#[test]
+fn giving_up_while_a_late_grant_goes_back_ends_the_candidacy() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.reply(ms(14_000), id, Reply::Granted { token: token(10) });
+    let (release, _) = release(&outputs[outputs.len() - 1..]);
+    assert_eq!(
+        notices(&bench.end(ms(14_001))),
+        [&Notice::Failed { lease: KEY, why: AcquireFailure::GivenUp }]
+    );
+    let outputs = bench.reply(ms(14_002), release, Reply::Released { others_chosen: false });
+    assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
+}
+
+#[test]
+fn a_late_answer_to_an_older_attempt_gives_nothing_of_the_newer_grant_back() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    bench.reply(again, second, Reply::Granted { token: token(10) });
+    assert_eq!(bench.reply(again, first, Reply::Granted { token: token(9) }), []);
+    assert_eq!(bench.lease.valid(again), Some(token(10)));
+}
