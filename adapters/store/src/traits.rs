@@ -256,3 +256,6 @@ async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize
     };
     Some((index, outcome, queue))
 }
+
+#[cfg(test)]
+mod tests;

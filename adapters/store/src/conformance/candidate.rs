@@ -96,12 +96,22 @@ impl Candidate {
 
     /// Acquires the lease, which is free or its own.
     pub(super) async fn gets(&self, store: &impl Store) -> Token {
-        granted(&run(store, self.acquire()).await)
+        match run(store, self.acquire()).await {
+            Ok(Answer::Acquire(Acquired::Granted(token))) => token,
+            other => {
+                panic!("{:?} should be granted to {}, but the answer is {other:?}", self.name, self.owner)
+            }
+        }
     }
 
     /// Asks for the lease, which another owner holds.
     pub(super) async fn is_refused(&self, store: &impl Store) -> Holder {
-        held(run(store, self.acquire()).await)
+        match run(store, self.acquire()).await {
+            Ok(Answer::Acquire(Acquired::Held(holder))) => holder,
+            other => {
+                panic!("{:?} should be refused to {}, but the answer is {other:?}", self.name, self.owner)
+            }
+        }
     }
 
     pub(super) async fn renews(&self, store: &impl Store, token: Token) -> Renewed {
