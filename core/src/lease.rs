@@ -57,7 +57,7 @@ mod tests;
 use attempts::{Attempt, Attempts, Kind};
 pub use options::{LeaseOptions, WaitLimit};
 
-/// The machine of one lease. See the [module](self) for its states.
+/// The machine of one lease; its states and transitions stand at the head of its source file.
 ///
 /// Drive it with [`Lease::handle`] and [`Lease::poll`]; a [`Node`](crate::Node) does that for many of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
