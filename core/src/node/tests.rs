@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Node, Watch};
+use super::Node;
+use super::slots::Watch;
 use crate::command::{AcquireFailure, Command, Event, Failure, Misuse, Notice, Output, Reply, Stop, Wake};
 use crate::jitter::SplitMix;
 use crate::lease::{LeaseOptions, WaitLimit};
