@@ -1,6 +1,8 @@
 //! The contract between Tenure and its stores.
 
 mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod operation;
 mod replies;

@@ -1,14 +1,15 @@
 //! The traits that an adapter implements.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
 use tenure_core::{LeaseName, StoreClock, Wake};
 
 use crate::{
-    Acquire, Acquired, Answer, Eviction, LeaseRecord, Operation, Release, Released, Renew, Renewed, Replies,
-    StoreError,
+    Acquire, Acquired, Answer, Eviction, LeaseRecord, Operation, Outcome, Release, Released, Renew, Renewed,
+    Replies, StoreError,
 };
 
 /// What a store can do.
@@ -182,15 +183,16 @@ impl<S: SimpleStore> Store for S {
     }
 
     async fn execute(&self, batch: Vec<Operation>, mut replies: Replies) {
-        // One after the other: that keeps the order on each lease. A store that gains by more implements
-        // `Store` itself.
-        for (index, operation) in batch.into_iter().enumerate() {
-            let outcome = match operation {
-                Operation::Acquire(request) => self.acquire(request).await.map(Answer::Acquire),
-                Operation::Renew(request) => self.renew(request).await.map(Answer::Renew),
-                Operation::Release(request) => self.release(request).await.map(Answer::Release),
-            };
+        let mut waiting = in_order_by_lease(batch).into_iter();
+        let mut running: FuturesUnordered<_> =
+            waiting.by_ref().take(MOST_AT_ONCE).map(|queue| run_first(self, queue)).collect();
+        while let Some(done) = running.next().await {
+            let Some((index, outcome, rest)) = done else { continue };
             replies.deliver(index, outcome);
+            // The next one on the same lease, which may have waited for this one, else on another lease.
+            if let Some(queue) = Some(rest).filter(|rest| !rest.is_empty()).or_else(|| waiting.next()) {
+                running.push(run_first(self, queue));
+            }
         }
     }
 
@@ -222,3 +224,38 @@ impl<S: SimpleStore> Store for S {
         SimpleStore::close(self).await;
     }
 }
+
+/// Operations of a batch on different leases run side by side, so many at once: enough to hide a round trip,
+/// and few enough for a store whose connection or thread is one.
+const MOST_AT_ONCE: usize = 16;
+
+/// The operations on one lease that are still to be done, with their places in the batch.
+type Queue = VecDeque<(usize, Operation)>;
+
+/// One queue for each lease, in the order in which the leases first come.
+fn in_order_by_lease(batch: Vec<Operation>) -> Vec<Queue> {
+    let mut places: BTreeMap<LeaseName, usize> = BTreeMap::new();
+    let mut queues: Vec<Queue> = Vec::new();
+    for (index, operation) in batch.into_iter().enumerate() {
+        let place = *places.entry(operation.name().clone()).or_insert(queues.len());
+        if place == queues.len() {
+            queues.push(Queue::new());
+        }
+        queues[place].push_back((index, operation));
+    }
+    queues
+}
+
+/// Runs the first operation of a queue; gives its place in the batch, its outcome and the rest of the queue.
+async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize, Outcome, Queue)> {
+    let (index, operation) = queue.pop_front()?;
+    let outcome = match operation {
+        Operation::Acquire(request) => store.acquire(request).await.map(Answer::Acquire),
+        Operation::Renew(request) => store.renew(request).await.map(Answer::Renew),
+        Operation::Release(request) => store.release(request).await.map(Answer::Release),
+    };
+    Some((index, outcome, queue))
+}
+
+#[cfg(test)]
+mod tests;
