@@ -115,7 +115,7 @@ caught! {
     a_ttl_at_the_bounds_is_accepted: RefusesTheLongestTtl;
     metadata_that_is_too_long_is_refused: CutsMetadata;
 
-    inspect_tells_who_holds: TellsNoTokens, LosesMetadata;
+    inspect_tells_who_holds: TellsNoTokens, LosesMetadata, TellsTooMuchRemaining;
     what_is_over_is_not_listed: ListsTheDead;
     list_goes_page_by_page: IgnoresAfter, IgnoresMost;
     a_replaced_owner_is_refused_and_the_lease_stays_closed: ReplacingDeletes;

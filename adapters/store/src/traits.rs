@@ -70,6 +70,134 @@ pub type Hints = BoxStream<'static, Hint>;
 /// Each operation is atomic at the store and uses the store's clock. An operation must not be repeated by the
 /// adapter unless the store certainly did not execute it; what is unknown is returned as
 /// [`StoreError::unknown`]. A returned future is polled by whichever runtime the user has, and may be dropped.
+/// The whole contract is on [the front page of the crate](crate).
+///
+/// A sketch, with a map for a store. What it leaves out: `list` and `evict`, what is kept with a record for
+/// people, and that there is more than one process.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::{Mutex, PoisonError};
+/// use tenure_store::core::{Instant, LeaseName, Token};
+/// use tenure_store::{
+///     Acquire, Acquired, Eviction, Holder, LeaseRecord, Release, Released, Renew, Renewed, SimpleStore,
+///     StoreError,
+/// };
+///
+/// struct MapStore {
+///     /// A clock that also counts while the machine sleeps.
+///     now: fn() -> Instant,
+///     leases: Mutex<Leases>,
+/// }
+///
+/// #[derive(Default)]
+/// struct Leases {
+///     last_token: u64,
+///     held: BTreeMap<LeaseName, Record>,
+/// }
+///
+/// struct Record {
+///     owner: String,
+///     token: Token,
+///     ends: Instant,
+/// }
+///
+/// impl MapStore {
+///     /// One operation, atomic since it has the lock, and only with records that are not over.
+///     fn change<T>(&self, act: impl FnOnce(&mut Leases, Instant) -> T) -> T {
+///         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+///         let now = (self.now)();
+///         leases.held.retain(|_, record| record.ends > now);
+///         act(&mut leases, now)
+///     }
+/// }
+///
+/// impl SimpleStore for MapStore {
+///     async fn acquire(&self, request: Acquire) -> Result<Acquired, StoreError> {
+///         self.limits().check_acquire(&request)?;
+///         tenure_store::check_floor(&request, Token::new(u64::MAX / 2))?;
+///         self.change(|leases, now| {
+///             let (owner, ends) = (request.owner.to_string(), now + request.ttl);
+///             if let Some(record) = leases.held.get_mut(&request.name) {
+///                 if record.owner != owner {
+///                     return Ok(Acquired::Held(record.holder(now)));
+///                 }
+///                 record.ends = ends;
+///                 return Ok(Acquired::Granted(record.token));
+///             }
+///             // A store that outlives its process would take care that this survives too.
+///             leases.last_token = leases.last_token.max(request.floor.get()) + 1;
+///             let token = Token::new(leases.last_token);
+///             leases.held.insert(request.name, Record { owner, token, ends });
+///             Ok(Acquired::Granted(token))
+///         })
+///     }
+///
+///     async fn renew(&self, request: Renew) -> Result<Renewed, StoreError> {
+///         self.limits().check_renew(&request)?;
+///         Ok(self.change(|leases, now| match leases.held.get_mut(&request.name) {
+///             Some(record) if record.is_of(&request.owner.to_string(), Some(request.token)) => {
+///                 record.ends = now + request.ttl;
+///                 Renewed::Renewed
+///             }
+///             _ => Renewed::NotYours,
+///         }))
+///     }
+///
+///     async fn release(&self, request: Release) -> Result<Released, StoreError> {
+///         Ok(self.change(|leases, _| match leases.held.get(&request.name) {
+///             Some(record) if record.is_of(&request.owner.to_string(), request.token) => {
+///                 leases.held.remove(&request.name);
+///                 Released::Released { others_chosen: false }
+///             }
+///             _ => Released::NotYours,
+///         }))
+///     }
+///
+///     async fn inspect(&self, name: LeaseName) -> Result<Option<LeaseRecord>, StoreError> {
+///         Ok(self.change(|leases, now| {
+///             let holder = leases.held.get(&name)?.holder(now);
+///             Some(LeaseRecord::new(name, holder))
+///         }))
+///     }
+///
+/// #   async fn list(&self, _: Option<LeaseName>, _: usize) -> Result<Vec<LeaseRecord>, StoreError> {
+/// #       Ok(Vec::new())
+/// #   }
+/// #   async fn evict(&self, _: LeaseName, _: Eviction) -> Result<Option<LeaseRecord>, StoreError> {
+/// #       Ok(None)
+/// #   }
+///     // list, evict
+/// }
+///
+/// impl Record {
+///     fn is_of(&self, owner: &str, token: Option<Token>) -> bool {
+///         self.owner == owner && token.is_none_or(|token| token == self.token)
+///     }
+///
+///     fn holder(&self, now: Instant) -> Holder {
+///         let mut holder = Holder::new(&self.owner);
+///         holder.token = Some(self.token);
+///         holder.remaining = Some(self.ends.saturating_since(now));
+///         holder
+///     }
+/// }
+/// # use tenure_store::core::{Acquisition, Identity, Incarnation};
+/// # let store = MapStore { now: || Instant::ZERO, leases: Mutex::default() };
+/// # let request = |process| Acquire {
+/// #     name: LeaseName::new("backup").unwrap(),
+/// #     owner: Identity::new("here", Incarnation::new(process)).unwrap().owner(Acquisition(0)),
+/// #     ttl: std::time::Duration::from_secs(10),
+/// #     floor: Token::ZERO,
+/// #     wait: false,
+/// #     metadata: tenure_store::Metadata::new(),
+/// #     timeout: std::time::Duration::from_secs(1),
+/// # };
+/// # let acquire = |process| futures::executor::block_on(store.acquire(request(process))).unwrap();
+/// # assert_eq!(acquire(1), Acquired::Granted(Token::new(1)));
+/// # assert!(matches!(acquire(2), Acquired::Held(_)));
+/// # assert_eq!(acquire(1), Acquired::Granted(Token::new(1)));
+/// ```
 pub trait SimpleStore: Send + Sync + 'static {
     /// What the store can do. Constant, and known before anything is connected.
     fn limits(&self) -> Limits {

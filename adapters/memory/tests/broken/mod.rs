@@ -58,6 +58,7 @@ pub(crate) enum Fault {
     // What people see and do.
     TellsNoTokens,
     LosesMetadata,
+    TellsTooMuchRemaining,
     ListsTheDead,
     IgnoresAfter,
     IgnoresMost,
@@ -309,6 +310,7 @@ impl Broken {
     fn seen(&self, mut record: LeaseRecord) -> LeaseRecord {
         record.holder.token = record.holder.token.map(|token| self.told(token));
         match self.fault {
+            Fault::TellsTooMuchRemaining => record.holder.remaining = Some(Duration::from_secs(3600)),
             Fault::TellsNoTokens => record.holder.token = None,
             Fault::EscapesNames => {
                 let escaped = LeaseName::new(record.name.as_str().escape_debug().to_string());

@@ -178,7 +178,7 @@ properties! { $
     }
 }
 
-/// Emits one `#[test]` per property of a store: see [the module](crate::conformance).
+/// Emits one `#[test]` per property of a store: see [the module](mod@crate::conformance).
 #[macro_export]
 macro_rules! conformance {
     ($harness:expr $(,)?) => {

@@ -12,9 +12,12 @@ use tenure_core::{Acquisition, Identity, Incarnation, Owner, Token};
 use super::*;
 use crate::{Holder, Metadata};
 
-/// A store whose renewals end when the test says so; what it is asked for is told by a channel.
+/// A renewal that was asked for: of which lease, with which token, and where its outcome goes.
+type Ask = (String, Token, oneshot::Sender<Result<Renewed, StoreError>>);
+
+/// A store whose renewals end when the test says so.
 struct Gated {
-    asked: mpsc::UnboundedSender<(String, Token, oneshot::Sender<Result<Renewed, StoreError>>)>,
+    asked: mpsc::UnboundedSender<Ask>,
     running: Arc<AtomicUsize>,
     most_running: Arc<AtomicUsize>,
 }
@@ -53,9 +56,7 @@ impl SimpleStore for Gated {
     }
 }
 
-type Asked = mpsc::UnboundedReceiver<(String, Token, oneshot::Sender<Result<Renewed, StoreError>>)>;
-
-fn gated() -> (Gated, Asked) {
+fn gated() -> (Gated, mpsc::UnboundedReceiver<Ask>) {
     let (asked, asks) = mpsc::unbounded();
     (Gated { asked, running: Arc::default(), most_running: Arc::default() }, asks)
 }
