@@ -275,6 +275,7 @@ fn a_truncated_or_overwritten_file_is_refused_or_gives_no_lower_token() {
             Err(error) => {
                 assert_eq!(error.kind, StoreErrorKind::Unsupported, "{damage}: {error}");
                 assert!(error.to_string().contains("leases.db"), "{damage}: {error}");
+                assert!(error.to_string().contains("tokens go on rising"), "{damage}: {error}");
             }
         }
     }
