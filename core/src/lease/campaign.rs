@@ -158,10 +158,13 @@ impl<J: Jitter> Lease<J> {
     }
 
     pub(super) fn acquire_reply(&mut self, attempt: Attempt, floor: Token, reply: Reply) {
-        if let Reply::Held { token: Some(token), .. } = reply {
+        let wanted = self.wanted() == Some(attempt.n);
+        // The holder that an attempt of an older acquisition was refused for may be this very acquisition.
+        if let Reply::Held { token: Some(token), .. } = reply
+            && wanted
+        {
             self.seen = self.seen.max(token);
         }
-        let wanted = self.wanted() == Some(attempt.n);
         match reply {
             Reply::Granted { token } if wanted => self.grant(attempt, floor, token),
             Reply::Granted { token } => self.unwanted_grant(attempt.n, token),
