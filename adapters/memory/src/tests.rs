@@ -362,3 +362,11 @@ fn a_record_tells_the_latest_ttl_and_the_time_of_the_grant() {
     assert_eq!(record.holder.remaining, Some(Duration::from_secs(4)));
     assert_eq!(record.holder.since, Some(UNIX_EPOCH + Duration::from_millis(1)));
 }
+
+#[test]
+fn unwatching_leaves_nothing_behind() {
+    let store = Time::default().store();
+    let (handle, _hints) = waiter(&store, &name("watched"));
+    block_on(SimpleStore::unwatch(&handle, name("watched")));
+    assert!(store.with_state(|state| state.is_empty()));
+}
