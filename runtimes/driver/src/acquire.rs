@@ -53,7 +53,8 @@ impl Acquire {
     /// Waits for the lease at most this long, then fails with [`AcquireError::Busy`] or
     /// [`AcquireError::Unreachable`].
     pub const fn wait_at_most(mut self, limit: Duration) -> Self {
-        self.wait = WaitLimit::AtMost(limit);
+        // Without any time there still is one try.
+        self.wait = if limit.is_zero() { WaitLimit::No } else { WaitLimit::AtMost(limit) };
         self
     }
 

@@ -76,7 +76,12 @@ impl Runtime for Tokio {
 
     fn interrupted(&self) -> BoxFuture<'static, ()> {
         let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
-        let mut waiting = AbortOnDrop(handle.spawn(interrupted()));
+        // Here rather than in the task: from the call on, a signal is not to end the process.
+        let signals = {
+            let _entered = handle.enter();
+            Signals::listen()
+        };
+        let mut waiting = AbortOnDrop(handle.spawn(signals.next()));
         Box::pin(async move {
             if (&mut waiting.0).await.is_err() {
                 std::future::pending::<()>().await;
@@ -132,25 +137,45 @@ async fn sleep_until(at: Instant) {
     }
 }
 
+/// The requests to end, from now on. `None` if the system does not tell.
 #[cfg(unix)]
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    std::future::poll_fn(|cx| match interrupt.poll_recv(cx) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => terminate.poll_recv(cx).map(drop),
-    })
-    .await;
+struct Signals(Option<[tokio::signal::unix::Signal; 2]>);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        Self(interrupt.and_then(|interrupt| Ok([interrupt, terminate?])).ok())
+    }
+
+    async fn next(self) {
+        let Some(mut signals) = self.0 else { return std::future::pending().await };
+        std::future::poll_fn(|cx| {
+            let ready = |signal: &mut tokio::signal::unix::Signal| signal.poll_recv(cx).is_ready();
+            if signals.iter_mut().map(ready).fold(false, |a, b| a | b) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
 }
 
 #[cfg(not(unix))]
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> Self {
+        Self
+    }
+
+    async fn next(self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
