@@ -3,11 +3,13 @@
 //! [`Tokio`] is the runtime of the crate `tenure` unless it is told otherwise. The clock is
 //! [`tenure_driver::clock::now`], which goes on while the machine sleeps; tokio's own clock does not.
 
+mod own_thread;
 #[cfg(target_os = "linux")]
 mod timerfd;
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,10 +20,13 @@ use tenure_driver::{Runtime, Timer, clock, sealed};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The tokio runtime that was current when this was made.
+use own_thread::OwnThread;
+
+/// A tokio runtime: the one that was current, or one of its own.
 #[derive(Clone, Debug)]
 pub struct Tokio {
     handle: Option<Handle>,
+    own: Option<OwnThread>,
 }
 
 impl Tokio {
@@ -33,7 +38,20 @@ impl Tokio {
     /// [`Builder::start`]: tenure_driver::Builder::start
     #[must_use]
     pub fn current() -> Self {
-        Self { handle: Handle::try_current().ok() }
+        Self { handle: Handle::try_current().ok(), own: None }
+    }
+
+    /// A new runtime on a thread of its own, which renews the leases of one [`Tenure`] and does nothing else:
+    /// for programs that block their runtime's threads for longer than a lease lives. The thread ends with the
+    /// `Tenure`.
+    ///
+    /// [`Tenure`]: tenure_driver::Tenure
+    ///
+    /// # Errors
+    /// What the operating system says if it has no descriptors left.
+    pub fn on_own_thread() -> io::Result<Self> {
+        let (own, handle) = OwnThread::new()?;
+        Ok(Self { handle: Some(handle), own: Some(own) })
     }
 }
 
@@ -47,8 +65,10 @@ impl Runtime for Tokio {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        if let Some(handle) = &self.handle {
-            drop(handle.spawn(task));
+        match (&self.own, &self.handle) {
+            (Some(own), _) => own.run(task),
+            (None, Some(handle)) => drop(handle.spawn(task)),
+            (None, None) => {}
         }
     }
 
