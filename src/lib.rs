@@ -91,3 +91,8 @@ pub async fn embedded(app: &str) -> Result<Tenure, ConnectError> {
 pub fn builder() -> Builder<Tokio> {
     Builder::new(Tokio::current())
 }
+
+/// The example of the README, to be compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

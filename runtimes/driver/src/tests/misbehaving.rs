@@ -96,7 +96,9 @@ impl<S: Store> Store for Odd<S> {
             let (sender, answer) = futures::channel::oneshot::channel();
             let mut sender = Some(sender);
             let one = Replies::new(1, move |_, outcome| {
-                let _taken = sender.take().map(|sender| sender.send(outcome));
+                if let Some(sender) = sender.take() {
+                    sender.send(outcome).unwrap();
+                }
             });
             self.inner.execute(vec![operation], one).await;
             replies.deliver(index, answer.await.unwrap());
