@@ -393,3 +393,6 @@ impl Drop for WatchOnDrop {
         self.send(Err(StoreError::unknown("the store did not answer")));
     }
 }
+
+#[cfg(test)]
+mod tests;
