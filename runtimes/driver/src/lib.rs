@@ -20,6 +20,8 @@ mod tenure;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod wakers;
 mod watches;
