@@ -1,1 +1,93 @@
-//! Tenure coordinates work across the instances of a program.
+//! Leases that are safe: who runs a job across the instances of a program.
+//!
+//! A lease is held by one process at a time, for as long as it is renewed. It passes on when it is given back,
+//! and when its holder dies; a holder that is cut off from the store stops by its own clock before anybody else
+//! starts. Each grant has a fencing token, greater than all before it.
+//!
+//! ```
+//! # async fn nightly_backup() {}
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #   // A store that leaves nothing behind.
+//! #   let tenure = tenure::connect("memory:").await?;
+//! #   /*
+//!     let tenure = tenure::embedded("example").await?;
+//! #   */
+//!     let lease = tenure.acquire("nightly-backup").await?;
+//!     // Ends at its next await point should the lease be lost.
+//!     lease.run(nightly_backup()).await?;
+//!     lease.release().await?;
+//!     tenure.shutdown().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Features
+//! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
+//! one process. All are on by default.
+
+mod url;
+
+pub use tenure_driver::{
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Interrupted, Lease, Lost, LostReason, NoStore,
+    Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats, StillHeld, Tenure, clock,
+};
+pub use tenure_driver::core::{
+    ConfigError, Deadlines, Identity, Instant, LeaseConfig, LeaseName, NameError, Rate, ReleaseOutcome,
+    StopReason, StoreClock, Token,
+};
+pub use tenure_driver::store_contract::{
+    Eviction, Holder, LeaseRecord, Limits, Metadata, Store, StoreError, StoreErrorKind,
+};
+#[cfg(feature = "memory")]
+pub use tenure_memory::MemoryStore;
+#[cfg(all(feature = "sqlite", unix))]
+pub use tenure_sqlite::{SqliteOptions, SqliteStore};
+#[cfg(feature = "tokio")]
+pub use tenure_tokio::Tokio;
+pub use url::{ConnectError, store};
+
+/// Starts with the store that a URL names and all else by default, on the current tokio runtime; see [`store`]
+/// for the URLs and [`builder`] for more say.
+///
+/// The store is not asked for anything yet: a server that is down shows when a lease is acquired.
+///
+/// # Errors
+/// [`ConnectError`].
+#[cfg(feature = "tokio")]
+#[expect(clippy::unused_async, reason = "it belongs into a runtime, and stores may come that connect here")]
+pub async fn connect(url: &str) -> Result<Tenure, ConnectError> {
+    Ok(builder().store(store(url)?).start()?)
+}
+
+/// Starts with the embedded store of a program of this name, for all its processes on this machine.
+///
+/// # Errors
+/// [`ConnectError`].
+#[cfg(feature = "tokio")]
+#[expect(clippy::unused_async, reason = "as `connect`")]
+pub async fn embedded(app: &str) -> Result<Tenure, ConnectError> {
+    Ok(builder().store(url::embedded_store(app)?).start()?)
+}
+
+/// Sets up a [`Tenure`] on the current tokio runtime: give it a store, then start it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tenure::{LeaseConfig, MemoryStore};
+///
+/// let tenure = tenure::builder()
+///     .store(MemoryStore::new())
+///     .instance("worker-7")
+///     .lease(LeaseConfig::new(Duration::from_secs(30)))
+///     .start()?;
+/// # tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[cfg(feature = "tokio")]
+pub fn builder() -> Builder<Tokio> {
+    Builder::new(Tokio::current())
+}

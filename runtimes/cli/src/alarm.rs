@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use tenure_core::Instant;
+use tenure::Instant;
 
 /// Something to be polled that becomes readable at an instant of [`clock`](crate::clock).
 #[derive(Debug)]

@@ -5,6 +5,9 @@
 
 use std::process::ExitCode;
 
+use rustix::process::Signal;
+
+use crate::protocol::Ending;
 use crate::say;
 
 /// The arguments make no sense.
@@ -40,6 +43,11 @@ Exit codes:
   126  the command can't be executed
   127  the command was not found
   128+n  signal n came while waiting for the lease";
+
+/// The code for an end by a signal, as a shell has it.
+pub(crate) fn of_signal(signal: Signal) -> u8 {
+    Ending::Signal(signal.as_raw()).code()
+}
 
 /// Says what went wrong inside, and gives the code for it.
 pub(crate) fn internal(what: &str) -> ExitCode {

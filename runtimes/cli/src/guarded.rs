@@ -146,13 +146,14 @@ impl Guarded {
     }
 
     /// After [`Report::Ended`] or [`News::Unguarded`]: waits until nothing of the command lives, calls `last` while
-    /// its process group is still reserved, and buries the dead.
-    pub(crate) async fn bury(mut self, last: impl FnOnce()) {
+    /// its process group is still reserved, and buries the dead. Tells whether the guardian did its work to the end.
+    pub(crate) async fn bury(mut self, last: impl FnOnce()) -> bool {
         if self.ended {
             last();
             self.order(Order::Leave);
+            let _ = kill_process(self.guardian(), Signal::CONT);
             let _ = self.guardian.wait();
-            return;
+            return true;
         }
         // A guardian that broke off the conversation is of no use.
         let _ = self.guardian.kill();
@@ -162,6 +163,7 @@ impl Guarded {
         }
         last();
         self.tree.reap_all();
+        false
     }
 
     /// A guardian that does not read is stopped or dead. Nothing is lost by not telling it: it kills by the last

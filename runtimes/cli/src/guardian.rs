@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getppid, waitid};
-use tenure_core::Instant;
+use tenure::Instant;
 
 use crate::alarm::Alarm;
 use crate::clock;

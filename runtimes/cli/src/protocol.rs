@@ -14,7 +14,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{Pid, Signal};
-use tenure_core::Instant;
+use tenure::Instant;
 
 /// The size of every message, in bytes.
 pub(crate) const FRAME_BYTES: usize = 32;

@@ -1,9 +1,43 @@
-//! Which signals were ignored when the program was started.
+//! Signals as messages, and which were ignored when the program was started.
 //!
 //! `nohup` and shells without job control start programs with signals ignored, and mean it: such a signal is
 //! neither caught nor forwarded, and the command inherits that it is ignored.
 
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
 use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Signals that this process takes as messages from now on.
+#[derive(Debug)]
+pub(crate) struct Signals(Vec<(Signal, tokio::signal::unix::Signal)>);
+
+impl Signals {
+    /// Takes these signals, apart from those that were ignored when the program was started.
+    pub(crate) fn listen(wanted: &[Signal]) -> io::Result<Self> {
+        wanted
+            .iter()
+            .filter(|wanted| !is_ignored(**wanted))
+            .map(|wanted| Ok((*wanted, signal(SignalKind::from_raw(wanted.as_raw()))?)))
+            .collect::<io::Result<_>>()
+            .map(Self)
+    }
+
+    /// Waits for the next signal. May be dropped at any time without losing one.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|cx| {
+            for (signal, stream) in &mut self.0 {
+                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
 
 /// Whether this program was started with the signal ignored. To be asked before any handler is installed.
 pub(crate) fn is_ignored(signal: Signal) -> bool {

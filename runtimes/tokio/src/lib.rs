@@ -1,1 +1,189 @@
 //! Tenure on tokio.
+//!
+//! [`Tokio`] is the runtime of the crate `tenure` unless it is told otherwise. The clock is
+//! [`tenure_driver::clock::now`], which goes on while the machine sleeps; tokio's own clock does not.
+
+#[cfg(target_os = "linux")]
+mod timerfd;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tenure_driver::core::Instant;
+use tenure_driver::{Runtime, Timer, clock, sealed};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// The tokio runtime that was current when this was made.
+#[derive(Clone, Debug)]
+pub struct Tokio {
+    handle: Option<Handle>,
+}
+
+impl Tokio {
+    /// The runtime that this is called in. Outside of one, [`Builder::start`] fails with an error that says so.
+    ///
+    /// The runtime needs its I/O and time drivers: `#[tokio::main]` has them, a `tokio::runtime::Builder` wants
+    /// `enable_all`.
+    ///
+    /// [`Builder::start`]: tenure_driver::Builder::start
+    #[must_use]
+    pub fn current() -> Self {
+        Self { handle: Handle::try_current().ok() }
+    }
+}
+
+impl sealed::Sealed for Tokio {}
+
+impl Runtime for Tokio {
+    type Timer = TokioTimer;
+
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        if let Some(handle) = &self.handle {
+            drop(handle.spawn(task));
+        }
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
+        // A task, because a sleep of tokio panics when it is polled while its runtime ends.
+        let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at)));
+        Box::pin(async move {
+            if (&mut sleep.0).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+
+    fn timer(&self) -> TokioTimer {
+        TokioTimer {
+            #[cfg(target_os = "linux")]
+            fd: timerfd::TimerFd::new().ok(),
+            sleep: None,
+        }
+    }
+
+    fn interrupted(&self) -> BoxFuture<'static, ()> {
+        let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
+        let mut waiting = AbortOnDrop(handle.spawn(interrupted()));
+        Box::pin(async move {
+            if (&mut waiting.0).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let missing = |what: &str| {
+            Err(format!("the tokio runtime lacks {what}: build it with `enable_all`, or use `#[tokio::main]`"))
+        };
+        let Some(handle) = &self.handle else {
+            return Err("there is no tokio runtime here: call it from an async function that tokio runs, or \
+                        inside of `Runtime::enter`"
+                .to_owned());
+        };
+        let _entered = handle.enter();
+        // tokio tells of a missing driver only by a panic.
+        let probe = |probe: fn()| std::panic::catch_unwind(probe).is_ok();
+        if !probe(|| drop(tokio::time::sleep(Duration::ZERO))) {
+            return missing("its timer");
+        }
+        #[cfg(target_os = "linux")]
+        if !probe(|| drop(timerfd::TimerFd::new())) {
+            return missing("its I/O driver");
+        }
+        Ok(())
+    }
+}
+
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A sleep of the machine is slept through by tokio's timer: so it looks at the clock this often.
+const CAP: Duration = Duration::from_secs(1);
+
+async fn sleep_until(at: Instant) {
+    loop {
+        let left = at.saturating_since(clock::now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(CAP)).await;
+    }
+}
+
+#[cfg(unix)]
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    std::future::poll_fn(|cx| match interrupt.poll_recv(cx) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => terminate.poll_recv(cx).map(drop),
+    })
+    .await;
+}
+
+#[cfg(not(unix))]
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The timer of the driver.
+pub struct TokioTimer {
+    /// Wakes at once when the machine wakes. `None` if the system gave none.
+    #[cfg(target_os = "linux")]
+    fd: Option<timerfd::TimerFd>,
+    /// Without it: looks at the clock once a second.
+    sleep: Option<(Instant, Pin<Box<tokio::time::Sleep>>)>,
+}
+
+impl Timer for TokioTimer {
+    fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(fd) = &mut self.fd {
+            match fd.poll_at(at, cx) {
+                Ok(poll) => return poll,
+                Err(_broken) => self.fd = None,
+            }
+        }
+        loop {
+            let left = at.saturating_since(clock::now());
+            if left.is_zero() {
+                self.sleep = None;
+                return Poll::Ready(());
+            }
+            match &mut self.sleep {
+                Some((until, sleep)) if *until == at => match sleep.as_mut().poll(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(()) => self.sleep = None,
+                },
+                _ => self.sleep = Some((at, Box::pin(tokio::time::sleep(left.min(CAP))))),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TokioTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokioTimer").finish_non_exhaustive()
+    }
+}

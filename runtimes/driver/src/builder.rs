@@ -1,0 +1,159 @@
+//! Setting up a [`Tenure`].
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use tenure_core::{ConfigError, Identity, Incarnation, LeaseConfig, NameError, SplitMix};
+use tenure_store::{Metadata, Store};
+
+use crate::driver::Driver;
+use crate::runtime::Runtime;
+use crate::stats::Stats;
+use crate::store::AnyStore;
+use crate::tenure::{Shared, Tenure, resolve};
+
+/// Sets up a [`Tenure`] on a runtime: give it a [`store`](Builder::store), then [`start`](Builder::start) it.
+#[derive(Clone, Debug)]
+#[must_use = "nothing runs before `start`"]
+pub struct Builder<R, S = NoStore> {
+    runtime: R,
+    store: S,
+    instance: Option<String>,
+    lease: LeaseConfig,
+    shutdown_budget: Duration,
+}
+
+/// In place of a store, as long as none was given to the [`Builder`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NoStore;
+
+impl<R: Runtime> Builder<R> {
+    /// Enough for a release to travel and be answered, and short enough for whoever waits for a program to end.
+    pub const DEFAULT_SHUTDOWN_BUDGET: Duration = Duration::from_secs(2);
+
+    /// On this runtime.
+    pub fn new(runtime: R) -> Self {
+        Self {
+            runtime,
+            store: NoStore,
+            instance: None,
+            lease: LeaseConfig::default(),
+            shutdown_budget: Self::DEFAULT_SHUTDOWN_BUDGET,
+        }
+    }
+
+    /// Keeps the leases in this store.
+    pub fn store<S: Store>(self, store: S) -> Builder<R, S> {
+        let Self { runtime, store: NoStore, instance, lease, shutdown_budget } = self;
+        Builder { runtime, store, instance, lease, shutdown_budget }
+    }
+}
+
+impl<R: Runtime, S> Builder<R, S> {
+    /// Names this instance of the program, for people. Default `{machine}:{process id}:{random}`. Two processes
+    /// with the same name still are strangers to each other.
+    pub fn instance(mut self, name: impl Into<String>) -> Self {
+        self.instance = Some(name.into());
+        self
+    }
+
+    /// Sets the timing of leases that don't say otherwise.
+    pub const fn lease(mut self, config: LeaseConfig) -> Self {
+        self.lease = config;
+        self
+    }
+
+    /// Sets how long [`Tenure::shutdown`] tries to give everything back. Default 2 s.
+    pub const fn shutdown_budget(mut self, budget: Duration) -> Self {
+        self.shutdown_budget = budget;
+        self
+    }
+}
+
+impl<R: Runtime, S: Store> Builder<R, S> {
+    /// Starts the task that drives the leases. The store is not asked for anything yet.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(self) -> Result<Tenure, StartError> {
+        self.runtime.check().map_err(StartError::Runtime)?;
+        let store = AnyStore::new(self.store);
+        let limits = store.limits();
+        resolve(&self.lease, &limits)?;
+
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).map_err(|error| StartError::Random(error.to_string()))?;
+        let [incarnation, seed] = [&random[..16], &random[16..]]
+            .map(|half| half.iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte)));
+        let incarnation = Incarnation::new(incarnation);
+        let machine = machine();
+        let instance = self.instance.unwrap_or_else(|| {
+            let unique = (seed >> 64) as u32;
+            format!("{machine}:{}:{unique:08x}", std::process::id())
+        });
+        let identity = Identity::new(instance, incarnation)?;
+
+        let mut metadata = Metadata::new();
+        metadata.host = Some(machine.into());
+        metadata.pid = Some(std::process::id());
+
+        let (requests, inbox) = mpsc::unbounded();
+        let stats = Arc::new(Mutex::new(Stats::default()));
+        let jitter = SplitMix::new(seed as u64);
+        let driver = Driver::new(
+            self.runtime.clone(),
+            store,
+            identity.clone(),
+            jitter,
+            metadata,
+            inbox,
+            Arc::clone(&stats),
+        );
+        self.runtime.spawn(Box::pin(driver));
+        Ok(Tenure::new(Shared {
+            identity,
+            clock: Arc::new(self.runtime),
+            requests,
+            limits,
+            config: self.lease,
+            shutdown_budget: self.shutdown_budget,
+            tickets: AtomicU64::new(0),
+            stats,
+        }))
+    }
+}
+
+/// The machine's name, fit for an instance's name.
+fn machine() -> String {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    // Leaves room for the process id and the random part.
+    let mut name: String = name.chars().filter(|c| !c.is_control()).collect();
+    while name.len() > 150 {
+        name.pop();
+    }
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// A [`Tenure`] that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The runtime can't be used from here.
+    #[error("{0}")]
+    Runtime(String),
+    /// The instance's name can't be used.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A setting breaks a rule.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The operating system gave no random numbers.
+    #[error("the operating system gave no random numbers, without which no process is unique: {0}")]
+    Random(String),
+}

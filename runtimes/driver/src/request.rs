@@ -1,0 +1,76 @@
+//! What the handles ask of the driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::{mpsc, oneshot};
+use tenure_core::{LeaseName, LeaseOptions, ReleaseOutcome};
+use tenure_store::{Eviction, LeaseRecord, StoreError};
+
+use crate::acquire::{AcquireError, Candidate};
+use crate::hold::Hold;
+
+/// A candidacy and the hold that comes of it, as the handles number them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// The queue is not bounded as such: each handle sends one request at a time, so the handles bound it. That
+/// way dropping a handle never waits.
+pub(crate) type Requests = mpsc::UnboundedSender<Request>;
+
+pub(crate) enum Request {
+    /// Enter a candidacy.
+    Acquire {
+        ticket: Ticket,
+        name: LeaseName,
+        options: LeaseOptions,
+        /// Takes the progress, if anybody wants it.
+        candidate: Option<Arc<Candidate>>,
+        grant: oneshot::Sender<Result<Arc<Hold>, AcquireError>>,
+    },
+    /// Give a candidacy up, or a lease back.
+    Release { ticket: Ticket, outcome: Option<oneshot::Sender<ReleaseOutcome>> },
+    /// Look at the store, or change something there by hand.
+    Look(Look),
+    /// Take no new candidacies, ask all work to stop; `done` is answered once nothing is held any more, or
+    /// with what still is after `budget`.
+    Shutdown { budget: Duration, done: oneshot::Sender<Vec<LeaseName>> },
+}
+
+pub(crate) enum Look {
+    Inspect(LeaseName, oneshot::Sender<Result<Option<LeaseRecord>, StoreError>>),
+    List(Option<LeaseName>, usize, oneshot::Sender<Result<Vec<LeaseRecord>, StoreError>>),
+    Evict(LeaseName, Eviction, oneshot::Sender<Result<Option<LeaseRecord>, StoreError>>),
+}
+
+/// The right to a candidacy or hold. Dropping it gives that up: it only puts a request in the queue.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    ticket: Ticket,
+    requests: Requests,
+    settled: bool,
+}
+
+impl Claim {
+    pub(crate) const fn new(ticket: Ticket, requests: Requests) -> Self {
+        Self { ticket, requests, settled: false }
+    }
+
+    /// There is nothing left to give up.
+    pub(crate) const fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Sends a request about it. A driver that is gone has warned of what it left.
+    pub(crate) fn send(&self, request: impl FnOnce(Ticket) -> Request) {
+        let _gone = self.requests.unbounded_send(request(self.ticket));
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.send(|ticket| Request::Release { ticket, outcome: None });
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the driver needs of an async runtime.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use tenure_core::Instant;
+
+/// An async runtime: it runs tasks, waits, and tells the time.
+///
+/// Sealed until 1.0: the runtimes of this workspace implement it, `tenure-tokio` for tokio.
+pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
+    /// See [`Runtime::timer`].
+    type Timer: Timer;
+
+    /// The time on a clock that goes on while the machine sleeps; see [`clock::now`](crate::clock::now).
+    fn now(&self) -> Instant;
+
+    /// Runs a task. May be called from any thread. A runtime that can't run it drops it.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+
+    /// Waits until the clock has reached `at`; late after a sleep of the machine by at most a second.
+    ///
+    /// It may be called and awaited from any thread, inside of the runtime or not, and never panics. If the
+    /// runtime is gone it never resolves.
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
+
+    /// A timer of its own for the driver, which also wakes at once when the machine wakes from sleep, where
+    /// the platform allows it. Called inside of the runtime.
+    fn timer(&self) -> Self::Timer;
+
+    /// Waits until the process is asked to end (SIGINT or SIGTERM); never resolves where that can't be told.
+    fn interrupted(&self) -> BoxFuture<'static, ()>;
+
+    /// Whether it can be used from here. Asked once, before anything else.
+    ///
+    /// # Errors
+    /// What is missing and what to do, as a sentence.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// A timer that is set again and again.
+pub trait Timer: Send + 'static {
+    /// Ready once the clock has reached `at`. Only the `at` of the last call counts.
+    fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// Seals [`Runtime`].
+#[doc(hidden)]
+pub mod sealed {
+    /// Only runtimes of this workspace implement it.
+    pub trait Sealed {}
+}
+
+/// A [`Runtime`] without its type, as the handles hold it.
+pub(crate) trait Clock: Send + Sync {
+    fn now(&self) -> Instant;
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
+    fn interrupted(&self) -> BoxFuture<'static, ()>;
+}
+
+impl<R: Runtime> Clock for R {
+    fn now(&self) -> Instant {
+        Runtime::now(self)
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        Runtime::sleep_until(self, at)
+    }
+
+    fn interrupted(&self) -> BoxFuture<'static, ()> {
+        Runtime::interrupted(self)
+    }
+}
+
+pub(crate) type SharedClock = Arc<dyn Clock>;

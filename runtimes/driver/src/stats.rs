@@ -1,0 +1,35 @@
+//! Counts of what the driver does.
+
+/// What a [`Tenure`](crate::Tenure) has and has done so far: a snapshot, made once per turn of the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Leases that are held now.
+    pub held: usize,
+    /// Candidacies, holds and releases that are not settled now.
+    pub open: usize,
+    /// Requests to the store that are on their way or queued now.
+    pub in_flight: usize,
+    /// Leases acquired.
+    pub acquired: u64,
+    /// Renewals acknowledged.
+    pub renewed: u64,
+    /// Leases given back, or found to be over when they were.
+    pub released: u64,
+    /// Leases lost.
+    pub lost: u64,
+    /// Renewals sent too late because the driver was kept from running.
+    pub starved: u64,
+    /// Operations sent to the store.
+    pub operations: u64,
+    /// Requests that carried them.
+    pub batches: u64,
+    /// Operations that failed, or whose outcome stayed unknown.
+    pub failures: u64,
+    /// Requests that were dropped long after everybody had given up on them.
+    pub abandoned_requests: u64,
+    /// Replies that came too late to matter, or twice.
+    pub stale_replies: u64,
+    /// Times that the clock was seen to run backwards.
+    pub clock_backwards: u64,
+}

@@ -1,0 +1,322 @@
+//! The handle that a program holds.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::channel::oneshot;
+use tenure_core::{
+    ConfigError, Identity, Instant, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming, NameError, WaitLimit,
+};
+use tenure_store::{Eviction, LeaseRecord, Limits, StoreError};
+
+use crate::acquire::{Acquire, AcquireError, Candidate};
+use crate::hold::Hold;
+use crate::request::{Claim, Look, Request, Requests, Ticket};
+use crate::runtime::SharedClock;
+use crate::stats::Stats;
+
+/// Leases for a program, over one store. Made by a [`Builder`](crate::Builder); cloning shares it.
+///
+/// One task in the background renews all leases. End with [`shutdown`](Tenure::shutdown), or run in a
+/// [`scope`](Tenure::scope): then what is held is given back before the program ends, and others need not wait
+/// for a TTL to run out.
+#[derive(Clone)]
+pub struct Tenure(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) identity: Identity,
+    pub(crate) clock: SharedClock,
+    pub(crate) requests: Requests,
+    pub(crate) limits: Limits,
+    pub(crate) config: LeaseConfig,
+    pub(crate) shutdown_budget: Duration,
+    pub(crate) tickets: AtomicU64,
+    pub(crate) stats: Arc<Mutex<Stats>>,
+}
+
+impl Tenure {
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self(Arc::new(shared))
+    }
+
+    /// Acquires a lease, waiting for it as long as it takes; see [`Acquire`] for the options. Every call is a
+    /// candidate of its own: whoever holds a lease and acquires it again waits for itself.
+    ///
+    /// # Errors
+    /// When awaited: [`AcquireError`].
+    pub fn acquire(&self, name: impl AsRef<str>) -> Acquire {
+        Acquire::new(self.clone(), LeaseName::new(name), WaitLimit::Forever)
+    }
+
+    /// Acquires a lease if it is free: one try, which takes one round trip to the store.
+    ///
+    /// # Errors
+    /// When awaited: [`AcquireError`], [`Busy`](AcquireError::Busy) if somebody has it.
+    pub fn try_acquire(&self, name: impl AsRef<str>) -> Acquire {
+        Acquire::new(self.clone(), LeaseName::new(name), WaitLimit::No)
+    }
+
+    /// Who holds a lease, for people to look at; `None` if nobody does. It may be out of date.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<LeaseRecord>, RequestError> {
+        let name = LeaseName::new(name)?;
+        self.look(|answer| Look::Inspect(name, answer)).await
+    }
+
+    /// All leases that are held, in the order of their names' bytes.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn leases(&self) -> Result<Vec<LeaseRecord>, RequestError> {
+        let mut all: Vec<LeaseRecord> = Vec::new();
+        loop {
+            let after = all.last().map(|record| record.name.clone());
+            let page = self.look(|answer| Look::List(after.clone(), Self::PAGE, answer)).await?;
+            // A store that repeats itself must not keep us here for ever.
+            let fresh = page.into_iter().filter(|record| after.as_ref().is_none_or(|after| record.name > *after));
+            let known = all.len();
+            all.extend(fresh);
+            if all.len() - known < Self::PAGE {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// How many leases are listed per request to the store.
+    const PAGE: usize = 500;
+
+    /// Takes a lease away from whoever holds it, and tells who that was; `None` if nobody did.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn evict(
+        &self,
+        name: impl AsRef<str>,
+        how: Eviction,
+    ) -> Result<Option<LeaseRecord>, RequestError> {
+        let name = LeaseName::new(name)?;
+        self.look(|answer| Look::Evict(name, how, answer)).await
+    }
+
+    /// Gives back what is held, and ends.
+    ///
+    /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
+    /// work under a lease is asked to stop; as each guard goes, its lease is given back. Returns once all are,
+    /// and the store is closed; or when the budget is over ([`Builder::shutdown_budget`], default 2 s). What is
+    /// held then is renewed until its guard goes. It may be called again, and from several places.
+    ///
+    /// [`Builder::shutdown_budget`]: crate::Builder::shutdown_budget
+    ///
+    /// # Errors
+    /// [`StillHeld`] names the leases that were not given back in time.
+    pub async fn shutdown(&self) -> Result<(), StillHeld> {
+        let (done, answer) = oneshot::channel();
+        let request = Request::Shutdown { budget: self.0.shutdown_budget, done };
+        // A driver that is gone holds nothing: either it was shut down, or it has warned of what it left.
+        if self.0.requests.unbounded_send(request).is_err() {
+            return Ok(());
+        }
+        match answer.await {
+            Ok(leases) if !leases.is_empty() => {
+                Err(StillHeld { leases, budget: self.0.shutdown_budget })
+            }
+            Ok(_) | Err(oneshot::Canceled) => Ok(()),
+        }
+    }
+
+    /// Runs a program's work and then [shuts down](Tenure::shutdown): when the work returns, returns an error,
+    /// or panics.
+    ///
+    /// On SIGINT or SIGTERM all work under leases is asked to stop (see
+    /// [`Lease::stopping`](crate::Lease::stopping)), and candidates that wait fail with
+    /// [`AcquireError::ShuttingDown`]; `work` goes on, to end by itself. On a second signal it is dropped. The
+    /// signals keep this meaning for the rest of the process's life. Leases that can't be given back in time are
+    /// named in a warning.
+    ///
+    /// # Errors
+    /// [`Interrupted`] if `work` was dropped because of a second signal.
+    pub async fn scope<F, T>(self, work: impl FnOnce(Self) -> F) -> Result<T, Interrupted>
+    where
+        F: Future<Output = T>,
+    {
+        let result = {
+            let mut signal = self.0.clock.interrupted();
+            let mut told = false;
+            let mut work = pin!(AssertUnwindSafe(async { work(self.clone()).await }).catch_unwind());
+            poll_fn(|cx| {
+                if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                    return Poll::Ready(Ok(result));
+                }
+                while signal.as_mut().poll(cx).is_ready() {
+                    if told {
+                        return Poll::Ready(Err(Interrupted));
+                    }
+                    told = true;
+                    tracing::info!("asked to end: work under leases is asked to stop");
+                    self.begin_shutdown();
+                    signal = self.0.clock.interrupted();
+                }
+                Poll::Pending
+            })
+            .await
+        };
+        if let Err(error) = self.shutdown().await {
+            tracing::warn!("{error}");
+        }
+        match result {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(interrupted) => Err(interrupted),
+        }
+    }
+
+    /// Does what [`shutdown`](Tenure::shutdown) does, without waiting for it.
+    pub fn begin_shutdown(&self) {
+        let (done, _nobody) = oneshot::channel();
+        let request = Request::Shutdown { budget: self.0.shutdown_budget, done };
+        let _gone = self.0.requests.unbounded_send(request);
+    }
+
+    /// Counts of what was done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        *self.0.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who this process is to the others.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// What the store can do.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.0.limits
+    }
+
+    /// The time on the clock of all instants that the handles speak of.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.0.clock.now()
+    }
+
+    pub(crate) fn config(&self) -> LeaseConfig {
+        self.0.config
+    }
+
+    pub(crate) fn timing(&self, config: &LeaseConfig) -> Result<LeaseTiming, ConfigError> {
+        resolve(config, &self.0.limits)
+    }
+
+    /// Sends a candidacy off; `None` if nobody takes it.
+    #[expect(clippy::type_complexity, reason = "used once")]
+    pub(crate) fn enter(
+        &self,
+        name: LeaseName,
+        options: LeaseOptions,
+        candidate: Option<Arc<Candidate>>,
+    ) -> Option<(Claim, oneshot::Receiver<Result<Arc<Hold>, AcquireError>>)> {
+        let ticket = Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed));
+        let (grant, answer) = oneshot::channel();
+        let request = Request::Acquire { ticket, name, options, candidate, grant };
+        self.0.requests.unbounded_send(request).ok()?;
+        Some((Claim::new(ticket, self.0.requests.clone()), answer))
+    }
+
+    async fn look<T>(
+        &self,
+        look: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Look,
+    ) -> Result<T, RequestError> {
+        let (sender, answer) = oneshot::channel();
+        self.0.requests.unbounded_send(Request::Look(look(sender))).map_err(|_| RequestError::Closed(Closed))?;
+        Ok(answer.await.map_err(|oneshot::Canceled| RequestError::Closed(Closed))??)
+    }
+}
+
+impl std::fmt::Debug for Tenure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tenure").field("identity", &self.0.identity).finish_non_exhaustive()
+    }
+}
+
+/// The timing that follows from the settings, if this store can keep it.
+pub(crate) fn resolve(config: &LeaseConfig, limits: &Limits) -> Result<LeaseTiming, ConfigError> {
+    if config.ttl < limits.min_ttl || config.ttl > limits.max_ttl {
+        return Err(ConfigError::new(
+            "ttl",
+            format!("{:?}", config.ttl),
+            format!("must lie between {:?} and {:?} on this store", limits.min_ttl, limits.max_ttl),
+        ));
+    }
+    config.resolve(&limits.clock)
+}
+
+/// A request about a lease that failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The name can't be used.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What drives the leases has ended.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
+
+/// What drives the leases has ended, with its runtime or by [`Tenure::shutdown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the driver of the leases has ended, with its runtime or by `shutdown`")]
+#[non_exhaustive]
+pub struct Closed;
+
+/// Leases that were not given back within the time for it. Others get them when their guards go, or when their
+/// TTL runs out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} not given back within {budget:?}: work under them goes on, or the store does not answer; others get \
+     them when the work has ended, or by their TTL once this program ends",
+    Names(leases)
+)]
+#[non_exhaustive]
+pub struct StillHeld {
+    /// Their names.
+    pub leases: Vec<LeaseName>,
+    /// How long there was time.
+    pub budget: Duration,
+}
+
+struct Names<'a>(&'a [LeaseName]);
+
+impl std::fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        /// More than a message has room for.
+        const MOST: usize = 10;
+        let (plural, were) = if self.0.len() == 1 { ("", "was") } else { ("s", "were") };
+        write!(f, "lease{plural}")?;
+        for (n, name) in self.0.iter().take(MOST).enumerate() {
+            write!(f, "{} {name:?}", if n == 0 { "" } else { "," })?;
+        }
+        if self.0.len() > MOST {
+            write!(f, " and {} more", self.0.len() - MOST)?;
+        }
+        write!(f, " {were}")
+    }
+}
+
+/// The work of a [`scope`](Tenure::scope) was dropped because the process was asked to end twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the work was ended before its time: the process was asked to end a second time")]
+#[non_exhaustive]
+pub struct Interrupted;

@@ -1,0 +1,52 @@
+//! The tasks that wait for something to change.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+/// Any number of tasks that wait for the same thing.
+///
+/// It lives under a lock, and a waker runs foreign code when it is woken and when it is dropped: so what comes
+/// out is for the caller to let go of once the lock is free.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers {
+    next: u64,
+    waiting: BTreeMap<u64, Waker>,
+}
+
+/// A place among the [`Wakers`].
+#[derive(Debug)]
+pub(crate) struct Place(Option<u64>);
+
+impl Place {
+    /// None yet.
+    pub(crate) const NEW: Self = Self(None);
+}
+
+impl Wakers {
+    /// Has `waker` woken after the next [`Wakers::take`]; gives back the waker that it replaces.
+    #[must_use]
+    pub(crate) fn register(&mut self, place: &mut Place, waker: &Waker) -> Option<Waker> {
+        let id = *place.0.get_or_insert_with(|| {
+            self.next += 1;
+            self.next
+        });
+        match self.waiting.get(&id) {
+            Some(registered) if registered.will_wake(waker) => None,
+            _ => self.waiting.insert(id, waker.clone()),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn leave(&mut self, place: &mut Place) -> Option<Waker> {
+        place.0.take().and_then(|id| self.waiting.remove(&id))
+    }
+
+    /// Moves all who wait to `woken`, to be woken once the lock is free.
+    pub(crate) fn take(&mut self, woken: &mut Vec<Waker>) {
+        woken.extend(std::mem::take(&mut self.waiting).into_values());
+    }
+}
+
+pub(crate) fn wake(woken: Vec<Waker>) {
+    woken.into_iter().for_each(Waker::wake);
+}
