@@ -28,10 +28,6 @@
 
 mod url;
 
-pub use tenure_driver::{
-    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Interrupted, Lease, Lost, LostReason, NoStore,
-    Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats, StillHeld, Tenure, clock,
-};
 pub use tenure_driver::core::{
     ConfigError, Deadlines, Identity, Instant, LeaseConfig, LeaseName, NameError, Rate, ReleaseOutcome,
     StopReason, StoreClock, Token,
@@ -39,9 +35,13 @@ pub use tenure_driver::core::{
 pub use tenure_driver::store_contract::{
     Eviction, Holder, LeaseRecord, Limits, Metadata, Store, StoreError, StoreErrorKind,
 };
+pub use tenure_driver::{
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Interrupted, Lease, Lost, LostReason,
+    NoStore, Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats, StillHeld, Tenure, clock,
+};
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
-#[cfg(all(feature = "sqlite", unix))]
+#[cfg(all(feature = "sqlite", unix, any()))]
 pub use tenure_sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "tokio")]
 pub use tenure_tokio::Tokio;

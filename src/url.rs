@@ -15,7 +15,9 @@ use tenure_driver::core::ConfigError;
 /// [`ConnectError`]. It never shows what may be a secret.
 pub fn store(url: &str) -> Result<AnyStore, ConnectError> {
     // Of a URL that is not understood only the scheme is shown: the rest may hold a password.
-    let Some((scheme, rest)) = url.split_once(':') else { return Err(ConnectError::NoScheme { known: KNOWN }) };
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(ConnectError::NoScheme { known: KNOWN });
+    };
     match scheme.to_ascii_lowercase().as_str() {
         "memory" => memory(rest),
         "sqlite" => sqlite(url),
@@ -38,7 +40,9 @@ const KNOWN: &str = "memory:, sqlite:/path/to/file.db and embedded:app";
 fn memory(rest: &str) -> Result<AnyStore, ConnectError> {
     if !rest.is_empty() {
         let rule = "must be just memory:, it has no path or name".to_owned();
-        return Err(ConfigError::new("the store's URL", "memory: with something after it".to_owned(), rule).into());
+        return Err(
+            ConfigError::new("the store's URL", "memory: with something after it".to_owned(), rule).into()
+        );
     }
     Ok(AnyStore::new(tenure_memory::MemoryStore::new()))
 }
@@ -48,25 +52,25 @@ fn memory(_rest: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "memory", feature: "memory" })
 }
 
-#[cfg(all(feature = "sqlite", unix))]
+#[cfg(all(feature = "sqlite", unix, any()))]
 fn sqlite(url: &str) -> Result<AnyStore, ConnectError> {
     let options = tenure_sqlite::SqliteOptions::from_url(url)?;
     Ok(AnyStore::new(tenure_sqlite::SqliteStore::new(options)))
 }
 
-#[cfg(not(all(feature = "sqlite", unix)))]
+#[cfg(not(all(feature = "sqlite", unix, any())))]
 fn sqlite(_url: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "sqlite", feature: "sqlite" })
 }
 
 /// The store of `embedded:app`.
-#[cfg(all(feature = "sqlite", unix))]
+#[cfg(all(feature = "sqlite", unix, any()))]
 pub(crate) fn embedded_store(app: &str) -> Result<AnyStore, ConnectError> {
     let options = tenure_sqlite::SqliteOptions::for_app(app)?;
     Ok(AnyStore::new(tenure_sqlite::SqliteStore::new(options)))
 }
 
-#[cfg(not(all(feature = "sqlite", unix)))]
+#[cfg(not(all(feature = "sqlite", unix, any())))]
 pub(crate) fn embedded_store(_app: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "embedded", feature: "sqlite" })
 }
@@ -90,7 +94,9 @@ pub enum ConnectError {
         known: &'static str,
     },
     /// The program was built without this store.
-    #[error("the store {scheme}: is not built in here: it needs the feature `{feature}` of the crate `tenure`")]
+    #[error(
+        "the store {scheme}: is not built in here: it needs the feature `{feature}` of the crate `tenure`"
+    )]
     NotBuiltIn {
         /// The scheme.
         scheme: &'static str,

@@ -17,7 +17,7 @@ pub trait Jitter: Clone {
 }
 
 /// The default source: SplitMix64 (Steele, Lea, Flood 2014), the same on every platform for the same seed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SplitMix {
     state: u64,
 }

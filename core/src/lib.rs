@@ -12,6 +12,7 @@ mod name;
 mod node;
 mod time;
 mod timing;
+mod untracked;
 
 pub use command::{
     AcquireFailure, Command, Deadlines, Event, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome,

@@ -1,105 +1,608 @@
-//! All machines of a process behind one `handle` and one `poll` (being written).
-use crate::command::{Deadlines, Event, Misuse, Output};
-use crate::jitter::Jitter;
-use crate::lease::LeaseOptions;
-use crate::name::{Acquisition, Identity, LeaseKey, LeaseName, Owner};
-use crate::time::Instant;
+//! All machines of a process behind one `handle`, one `poll` and one heap of deadlines.
+//!
+//! Candidates of one process for one lease queue here, in the order in which they came: the first of them
+//! talks to the store, and the others cost it nothing. A name is watched while anyone waits for it.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
-/// Counts of what was ignored.
-#[derive(Clone, Copy, Debug, Default)]
+use crate::command::{AcquireFailure, Command, Deadlines, Event, Failure, Misuse, Notice, Output, Reply};
+use crate::jitter::Jitter;
+use crate::lease::{Lease, LeaseOptions, Phase, WaitLimit};
+use crate::name::{Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, Token};
+use crate::time::Instant;
+use crate::untracked::Untracked;
+
+#[cfg(test)]
+mod tests;
+
+/// Counts of what was ignored. They decide nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Replies of a past epoch or given twice, dropped.
+    /// Replies of a past epoch, or given a second time: dropped.
     pub stale_replies: u64,
-    /// Times that `now` was earlier than before, and was clamped.
+    /// How often `now` was earlier than before: clamped.
     pub clock_backwards: u64,
 }
 
 /// All machines of a process.
-#[derive(Debug)]
+///
+/// Drive it with [`Node::handle`] and [`Node::poll`]: hand in what has happened, then poll until the answer is
+/// [`Output::Wait`], and come back at that instant at the latest.
+///
+/// ```
+/// use core::time::Duration;
+/// use tenure_core::*;
+///
+/// let identity = Identity::new("host:1234", Incarnation::new(42))?;
+/// let mut node = Node::new(identity, SplitMix::new(7));
+/// let timing = LeaseConfig::new(Duration::from_secs(15)).resolve(&StoreClock::default())?;
+///
+/// let now = Instant::ZERO;
+/// let lease = node.acquire(now, LeaseName::new("backup")?, LeaseOptions::new(timing))?;
+/// let Output::Command(Command::Acquire { id, n, .. }) = node.poll() else { panic!() };
+/// assert_eq!(node.owner(n).to_string(), "host:1234/0000000000000000000000000000002a.1");
+///
+/// // ... the store says yes:
+/// node.handle(now, Event::Reply { id, reply: Reply::Granted { token: Token::new(1) } })?;
+/// assert!(matches!(node.poll(), Output::Notice(Notice::Acquired { .. })));
+/// assert!(matches!(node.poll(), Output::Wait(Some(_))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node<J> {
     identity: Identity,
-    jitter: J,
+    now: Instant,
+    /// The number of the next lease or name.
+    next_machine: u64,
+    /// The number of the last acquisition.
+    last_n: Acquisition,
+    leases: BTreeMap<LeaseKey, Entry<J>>,
+    names: BTreeMap<LeaseName, u64>,
+    slots: BTreeMap<u64, Slot>,
+    deadlines: BTreeSet<(Instant, LeaseKey)>,
+    /// Leases with outputs, each once.
+    ready: VecDeque<LeaseKey>,
+    /// Commands of the node's own: watches.
+    output: VecDeque<Output>,
+    /// The watched names that have not yet looked for themselves after a resync: those from here on.
+    resync_from: Option<u64>,
+    watched: BTreeSet<u64>,
+    /// Above every token that was granted to a lease that is forgotten by now.
+    floor: Token,
+    shutting_down: bool,
+    jitter: Untracked<J>,
+    counters: Untracked<Counters>,
 }
 
-#[expect(clippy::todo, unused_variables, reason = "signatures first")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Entry<J> {
+    lease: Lease<J>,
+    slot: u64,
+    /// Where it stands among the deadlines.
+    deadline: Option<Instant>,
+    /// Whether it stands among the ready.
+    ready: bool,
+}
+
+/// A name, and who is interested in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Slot {
+    name: LeaseName,
+    /// How many machines know it by this name.
+    leases: usize,
+    /// The candidates (and the holder), first come first.
+    candidates: BTreeSet<LeaseKey>,
+    /// Those of them that don't want to wait.
+    impatient: BTreeSet<LeaseKey>,
+    /// The one that talks to the store.
+    active: Option<LeaseKey>,
+    /// Whether the last release here woke other processes, which are to have a start.
+    courtesy: bool,
+    /// The highest token heard of.
+    seen: Token,
+    watch: Watch,
+    /// Whether the store may count us among the waiters.
+    registered: bool,
+    /// The number of the next watch command.
+    sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Watch {
+    Off,
+    Asked {
+        sequence: u64,
+    },
+    On,
+    /// The store has no hints.
+    Never,
+}
+
 impl<J: Jitter> Node<J> {
     /// A node for this process.
     #[must_use]
     pub fn new(identity: Identity, jitter: J) -> Self {
-        Self { identity, jitter }
+        Self {
+            identity,
+            now: Instant::ZERO,
+            next_machine: 0,
+            last_n: Acquisition(0),
+            leases: BTreeMap::new(),
+            names: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            ready: VecDeque::new(),
+            output: VecDeque::new(),
+            resync_from: None,
+            watched: BTreeSet::new(),
+            floor: Token::ZERO,
+            shutting_down: false,
+            jitter: Untracked(jitter),
+            counters: Untracked(Counters::default()),
+        }
     }
-    /// Enters a candidacy.
+
+    /// Enters a candidacy. What becomes of it is told by notices with the returned key; when the work under
+    /// the lease has ended, or to give the candidacy up, call [`Node::release`].
+    ///
     /// # Errors
-    /// [`Misuse::ShuttingDown`].
+    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`].
     pub fn acquire(
         &mut self,
         now: Instant,
         name: LeaseName,
         options: LeaseOptions,
     ) -> Result<LeaseKey, Misuse> {
-        todo!()
+        if self.shutting_down {
+            return Err(Misuse::ShuttingDown);
+        }
+        self.clamp(now);
+        let slot_id = match self.names.get(&name) {
+            Some(&slot) => slot,
+            None => {
+                let slot = self.next_machine();
+                self.names.insert(name.clone(), slot);
+                self.slots.insert(slot, Slot::new(name));
+                slot
+            }
+        };
+        let key = LeaseKey(self.next_machine());
+        let impatient = options.wait == WaitLimit::No;
+        let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
+        self.leases.insert(key, Entry { lease, slot: slot_id, deadline: None, ready: false });
+        if let Some(slot) = self.slots.get_mut(&slot_id) {
+            slot.leases += 1;
+            slot.candidates.insert(key);
+            if impatient {
+                slot.impatient.insert(key);
+            }
+        }
+        self.settle(key);
+        Ok(key)
     }
-    /// Gives a candidacy up, or says that the work under a hold has ended and gives the lease back. Harmless when repeated.
+
+    /// Says that the work under a hold has ended, and gives the lease back; or gives a candidacy up. Harmless
+    /// when repeated, and for a key that has ended.
+    ///
     /// # Errors
-    /// [`Misuse::UnknownLease`] for a key that was never made.
+    /// [`Misuse::UnknownLease`] for a key that this node never made.
     pub fn release(&mut self, now: Instant, lease: LeaseKey) -> Result<(), Misuse> {
-        todo!()
+        self.with(now, lease, Lease::end)
     }
-    /// Asks the work under a hold to end (the lease is renewed until `release`); a candidacy is given up.
+
+    /// Asks the work under a hold to end, within the grace of its options; the lease is renewed until
+    /// [`Node::release`]. A candidacy is given up.
+    ///
     /// # Errors
-    /// [`Misuse::UnknownLease`] for a key that was never made.
+    /// [`Misuse::UnknownLease`] for a key that this node never made.
     pub fn drain(&mut self, now: Instant, lease: LeaseKey) -> Result<(), Misuse> {
-        todo!()
+        self.with(now, lease, Lease::drain)
     }
-    /// Takes no new candidacies, gives those that wait up, drains all holds.
+
+    /// Takes no new candidacies, ends those there are, and drains all holds. Costs O(n log n), once.
     pub fn shutdown(&mut self, now: Instant) {
-        todo!()
+        self.clamp(now);
+        self.shutting_down = true;
+        let keys: alloc::vec::Vec<_> = self.leases.keys().copied().collect();
+        for key in keys {
+            if let Some(entry) = self.leases.get_mut(&key) {
+                entry.lease.refuse(self.now, AcquireFailure::ShuttingDown);
+                entry.lease.drain(self.now);
+                self.settle(key);
+            }
+        }
     }
-    /// Takes an event in. Legal at any time.
+
+    /// Takes an event in. Legal at any time, also with outputs waiting; O(log n).
+    ///
     /// # Errors
-    /// [`Misuse`]
+    /// [`Misuse`] for a key or an id that this node never gave out, and for a reply that its command can't
+    /// have. The node is as it was before.
     pub fn handle(&mut self, now: Instant, event: Event) -> Result<(), Misuse> {
-        todo!()
+        match event {
+            Event::Timeout => self.clamp(now),
+            Event::Reply { id, reply } => self.reply(now, id, reply)?,
+            Event::Hint { name, wake } => {
+                self.clamp(now);
+                if let Some(key) = self.names.get(&name).and_then(|slot| self.slots[slot].active)
+                    && let Some(entry) = self.leases.get_mut(&key)
+                {
+                    entry.lease.handle(self.now, Event::Hint { name, wake })?;
+                    self.settle(key);
+                }
+            }
+            Event::Resync => {
+                self.clamp(now);
+                self.resync_from = Some(0);
+            }
+            Event::WorkloadExited { lease } => self.with(now, lease, |machine, now| {
+                // An exit is no misuse for any lease that was ever made, so there is nothing to report.
+                let _ = machine.handle(now, Event::WorkloadExited { lease });
+            })?,
+        }
+        Ok(())
     }
-    /// What to do next.
+
+    /// The next thing to do; [`Output::Wait`] once there is nothing. O(log n).
     pub fn poll(&mut self) -> Output {
-        todo!()
+        loop {
+            if let Some(output) = self.output.pop_front() {
+                return output;
+            }
+            if let Some(&key) = self.ready.front() {
+                if let Some(output) = self.poll_lease(key) {
+                    return output;
+                }
+                continue;
+            }
+            match self.deadlines.first() {
+                Some(&(deadline, key)) if deadline <= self.now => {
+                    if let Some(entry) = self.leases.get_mut(&key) {
+                        // A timeout is never misuse.
+                        let _ = entry.lease.handle(self.now, Event::Timeout);
+                    }
+                    self.settle(key);
+                }
+                next => match self.resync_from {
+                    Some(from) => self.resync_one(from),
+                    None => return Output::Wait(next.map(|&(deadline, _)| deadline)),
+                },
+            }
+        }
     }
-    /// The name of a lease; `None` once it has ended and all its commands were polled.
+
+    /// The name of a lease; `None` once [`Notice::Ended`] was polled.
     #[must_use]
     pub fn name(&self, lease: LeaseKey) -> Option<&LeaseName> {
-        todo!()
+        let entry = self.leases.get(&lease)?;
+        self.slots.get(&entry.slot).map(|slot| &slot.name)
     }
+
     /// The text to keep with a lease's record.
     #[must_use]
     pub fn text(&self, lease: LeaseKey) -> Option<&Arc<str>> {
-        todo!()
+        self.leases.get(&lease)?.lease.options().text.as_ref()
     }
-    /// The owner of an acquisition.
+
+    /// The owner of an acquisition of this process.
     #[must_use]
     pub fn owner(&self, n: Acquisition) -> Owner {
         self.identity.owner(n)
     }
+
+    /// Who this process is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// When a hold ends; `None` if the lease is not held.
     #[must_use]
     pub fn deadlines(&self, lease: LeaseKey) -> Option<Deadlines> {
-        todo!()
+        self.leases.get(&lease)?.lease.deadlines()
     }
+
+    /// The token under which work may start or run at `now`; `None` if it may not.
+    #[must_use]
+    pub fn valid(&self, now: Instant, lease: LeaseKey) -> Option<Token> {
+        self.leases.get(&lease)?.lease.valid(now)
+    }
+
     /// Counts of what was ignored.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        todo!()
+        self.counters.0
     }
-    /// How many holds and candidacies there are.
+
+    /// How many holds and candidacies there are, those included that are about to end.
     #[must_use]
     pub fn len(&self) -> usize {
-        todo!()
+        self.leases.len()
     }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.leases.is_empty()
+    }
+
+    fn clamp(&mut self, now: Instant) {
+        if now < self.now {
+            self.counters.0.clock_backwards += 1;
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn next_machine(&mut self) -> u64 {
+        self.next_machine += 1;
+        self.next_machine
+    }
+
+    /// Whether a machine with this number was ever made.
+    fn was_made(&self, machine: u64) -> bool {
+        (1..=self.next_machine).contains(&machine)
+    }
+
+    fn with(
+        &mut self,
+        now: Instant,
+        key: LeaseKey,
+        call: impl FnOnce(&mut Lease<J>, Instant),
+    ) -> Result<(), Misuse> {
+        if !self.was_made(key.0) || self.slots.contains_key(&key.0) {
+            return Err(Misuse::UnknownLease(key));
+        }
+        self.clamp(now);
+        if let Some(entry) = self.leases.get_mut(&key) {
+            call(&mut entry.lease, self.now);
+            self.settle(key);
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, now: Instant, id: CommandId, reply: Reply) -> Result<(), Misuse> {
+        if !self.was_made(id.machine) {
+            return Err(Misuse::UnknownCommand(id));
+        }
+        if self.slots.contains_key(&id.machine) {
+            return self.watch_reply(now, id, reply);
+        }
+        let key = LeaseKey(id.machine);
+        match self.leases.get_mut(&key) {
+            Some(entry) => {
+                let before = entry.lease.stale_replies();
+                entry.lease.handle(self.now.max(now), Event::Reply { id, reply })?;
+                self.counters.0.stale_replies += entry.lease.stale_replies() - before;
+                let slot = entry.slot;
+                self.clamp(now);
+                self.settle(key);
+                if matches!(reply, Reply::Released { .. })
+                    && let Some(active) = self.slots.get(&slot).and_then(|slot| slot.active)
+                    && active != key
+                {
+                    // It was our own record that the next candidate here may wait for.
+                    self.look_again(active, true);
+                }
+            }
+            None => {
+                self.clamp(now);
+                self.counters.0.stale_replies += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn watch_reply(&mut self, now: Instant, id: CommandId, reply: Reply) -> Result<(), Misuse> {
+        let Some(slot) = self.slots.get_mut(&id.machine) else { return Ok(()) };
+        if id.sequence >= slot.sequence {
+            return Err(Misuse::UnknownCommand(id));
+        }
+        let watch = match reply {
+            Reply::Watching => Watch::On,
+            Reply::Failed(Failure::Refused) => Watch::Never,
+            Reply::Failed(Failure::NotExecuted | Failure::Unknown) => Watch::Off,
+            Reply::Granted { .. }
+            | Reply::Held { .. }
+            | Reply::Renewed
+            | Reply::Released { .. }
+            | Reply::NotYours => {
+                return Err(Misuse::WrongReply { id, reply });
+            }
+        };
+        let current = slot.watch == Watch::Asked { sequence: id.sequence };
+        let active = slot.active;
+        if current {
+            slot.watch = watch;
+        }
+        self.clamp(now);
+        if !current {
+            self.counters.0.stale_replies += 1;
+        } else if watch == Watch::On
+            && let Some(key) = active
+        {
+            // Whatever happened between the refusal and the watch was not heard.
+            self.look_again(key, true);
+        } else {
+            self.watched.remove(&id.machine);
+        }
+        Ok(())
+    }
+
+    fn look_again(&mut self, key: LeaseKey, at_once: bool) {
+        if let Some(entry) = self.leases.get_mut(&key) {
+            entry.lease.look_again(self.now, at_once);
+            self.settle(key);
+        }
+    }
+
+    fn resync_one(&mut self, from: u64) {
+        match self.watched.range(from..).next().copied() {
+            Some(slot) => {
+                self.resync_from = Some(slot + 1);
+                if let Some(key) = self.slots.get(&slot).and_then(|slot| slot.active) {
+                    self.look_again(key, false);
+                }
+            }
+            None => self.resync_from = None,
+        }
+    }
+
+    /// The next output of a lease that is ready.
+    fn poll_lease(&mut self, key: LeaseKey) -> Option<Output> {
+        let Some(entry) = self.leases.get_mut(&key) else {
+            self.ready.pop_front();
+            return None;
+        };
+        let output = match entry.lease.poll() {
+            Output::Wait(_) => None,
+            output => Some(output),
+        };
+        if !entry.lease.has_output() {
+            entry.ready = false;
+            self.ready.pop_front();
+        }
+        if matches!(output, Some(Output::Notice(Notice::Ended { .. }))) {
+            self.forget(key);
+        }
+        output
+    }
+
+    /// Removes a lease that has ended, and its name with the last of them.
+    fn forget(&mut self, key: LeaseKey) {
+        let Some(entry) = self.leases.remove(&key) else { return };
+        if let Some(deadline) = entry.deadline {
+            self.deadlines.remove(&(deadline, key));
+        }
+        self.floor = self.floor.max(entry.lease.granted());
+        if let Some(slot) = self.slots.get_mut(&entry.slot) {
+            slot.leases -= 1;
+            if slot.leases == 0 {
+                self.names.remove(&slot.name);
+                self.slots.remove(&entry.slot);
+                self.watched.remove(&entry.slot);
+            }
+        }
+    }
+
+    /// Brings everything that depends on a lease in line with it, after it was touched.
+    fn settle(&mut self, key: LeaseKey) {
+        let Some(slot) = self.refresh(key) else { return };
+        self.settle_slot(slot);
+    }
+
+    /// The deadline and the readiness of one lease; returns its slot.
+    fn refresh(&mut self, key: LeaseKey) -> Option<u64> {
+        let entry = self.leases.get_mut(&key)?;
+        let deadline = entry.lease.deadline();
+        if deadline != entry.deadline {
+            if let Some(old) = entry.deadline {
+                self.deadlines.remove(&(old, key));
+            }
+            if let Some(new) = deadline {
+                self.deadlines.insert((new, key));
+            }
+            entry.deadline = deadline;
+        }
+        if !entry.ready && entry.lease.has_output() {
+            entry.ready = true;
+            self.ready.push_back(key);
+        }
+        let slot = self.slots.get_mut(&entry.slot)?;
+        slot.seen = slot.seen.max(entry.lease.seen());
+        if entry.lease.phase() == Phase::Done && slot.candidates.remove(&key) {
+            slot.impatient.remove(&key);
+            slot.registered |= entry.lease.registered();
+            if slot.active == Some(key) {
+                slot.active = None;
+                slot.courtesy = entry.lease.others_chosen();
+            }
+        }
+        Some(entry.slot)
+    }
+
+    /// Chooses who talks to the store about a name, and whether it is watched.
+    fn settle_slot(&mut self, slot_id: u64) {
+        loop {
+            let Some(slot) = self.slots.get_mut(&slot_id) else { return };
+            let Some(active) = slot.active.or_else(|| slot.candidates.first().copied()) else { break };
+            slot.active = Some(active);
+            let (floor, courtesy) = (self.floor.max(slot.seen), slot.courtesy);
+            let Some(entry) = self.leases.get_mut(&active) else { return };
+            match entry.lease.phase() {
+                Phase::Idle => {
+                    slot.courtesy = false;
+                    slot.impatient.remove(&active);
+                    self.last_n.0 += 1;
+                    entry.lease.campaign(self.now, self.last_n, floor, courtesy);
+                    self.refresh(active);
+                }
+                Phase::Deciding => break,
+                Phase::Waiting(verdict) => match slot.impatient.pop_first() {
+                    Some(key) => self.refuse(key, verdict),
+                    None => break,
+                },
+                Phase::Holding => match slot.impatient.pop_first() {
+                    Some(key) => self.refuse(key, AcquireFailure::Busy),
+                    None => break,
+                },
+                Phase::Done => {
+                    self.refresh(active);
+                }
+            }
+        }
+        self.settle_watch(slot_id);
+    }
+
+    fn refuse(&mut self, key: LeaseKey, why: AcquireFailure) {
+        if let Some(entry) = self.leases.get_mut(&key) {
+            entry.lease.refuse(self.now, why);
+            self.refresh(key);
+        }
+    }
+
+    fn settle_watch(&mut self, slot_id: u64) {
+        let Some(slot) = self.slots.get_mut(&slot_id) else { return };
+        let phase = slot.active.and_then(|key| self.leases.get(&key)).map(|entry| entry.lease.phase());
+        let queued = slot.candidates.len() > 1;
+        let waits = match phase {
+            Some(Phase::Waiting(_) | Phase::Deciding | Phase::Idle) => true,
+            Some(Phase::Holding) => queued,
+            Some(Phase::Done) | None => false,
+        };
+        let refused = matches!(phase, Some(Phase::Waiting(AcquireFailure::Busy)));
+        if refused && slot.watch == Watch::Off {
+            let sequence = slot.sequence;
+            slot.sequence += 1;
+            slot.watch = Watch::Asked { sequence };
+            self.watched.insert(slot_id);
+            let id = CommandId { machine: slot_id, sequence };
+            self.output.push_back(Output::Command(Command::Watch { id, name: slot.name.clone() }));
+        } else if !waits && (slot.registered || matches!(slot.watch, Watch::Asked { .. } | Watch::On)) {
+            slot.registered = false;
+            if slot.watch != Watch::Never {
+                slot.watch = Watch::Off;
+            }
+            self.watched.remove(&slot_id);
+            self.output.push_back(Output::Command(Command::Unwatch { name: slot.name.clone() }));
+        }
+    }
+}
+
+impl Slot {
+    fn new(name: LeaseName) -> Self {
+        Self {
+            name,
+            leases: 0,
+            candidates: BTreeSet::new(),
+            impatient: BTreeSet::new(),
+            active: None,
+            courtesy: false,
+            seen: Token::ZERO,
+            watch: Watch::Off,
+            registered: false,
+            sequence: 0,
+        }
     }
 }

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tenure_core::{
-    ConfigError, Instant, LeaseConfig, LeaseName, LeaseOptions, NameError, Token, WaitLimit,
-};
+use tenure_core::{ConfigError, Instant, LeaseConfig, LeaseName, LeaseOptions, NameError, Token, WaitLimit};
 use tenure_store::{Holder, Metadata, StoreError};
 
 use crate::lease::Lease;
@@ -252,7 +250,9 @@ pub enum AcquireError {
         floor: Token,
     },
     /// The grant came so late that no time for work was left; it was given back.
-    #[error("lease {lease:?} was granted too late to be of use: the store or this program is too slow for its TTL")]
+    #[error(
+        "lease {lease:?} was granted too late to be of use: the store or this program is too slow for its TTL"
+    )]
     TooLate {
         /// The lease.
         lease: LeaseName,

@@ -204,8 +204,7 @@ impl Ending {
                 return Poll::Pending;
             }
             let hold = &self.hold;
-            let sleep =
-                self.sleep.get_or_insert_with(|| hold.clock.sleep_until(hold.deadlines().fence_at));
+            let sleep = self.sleep.get_or_insert_with(|| hold.clock.sleep_until(hold.deadlines().fence_at));
             // A renewal moves the fence; the sleep is armed anew only when the old one is over.
             match sleep.as_mut().poll(cx) {
                 Poll::Ready(()) => self.sleep = None,

@@ -81,7 +81,8 @@ impl Tenure {
             let after = all.last().map(|record| record.name.clone());
             let page = self.look(|answer| Look::List(after.clone(), Self::PAGE, answer)).await?;
             // A store that repeats itself must not keep us here for ever.
-            let fresh = page.into_iter().filter(|record| after.as_ref().is_none_or(|after| record.name > *after));
+            let fresh =
+                page.into_iter().filter(|record| after.as_ref().is_none_or(|after| record.name > *after));
             let known = all.len();
             all.extend(fresh);
             if all.len() - known < Self::PAGE {
@@ -125,9 +126,7 @@ impl Tenure {
             return Ok(());
         }
         match answer.await {
-            Ok(leases) if !leases.is_empty() => {
-                Err(StillHeld { leases, budget: self.0.shutdown_budget })
-            }
+            Ok(leases) if !leases.is_empty() => Err(StillHeld { leases, budget: self.0.shutdown_budget }),
             Ok(_) | Err(oneshot::Canceled) => Ok(()),
         }
     }
@@ -237,7 +236,10 @@ impl Tenure {
         look: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Look,
     ) -> Result<T, RequestError> {
         let (sender, answer) = oneshot::channel();
-        self.0.requests.unbounded_send(Request::Look(look(sender))).map_err(|_| RequestError::Closed(Closed))?;
+        self.0
+            .requests
+            .unbounded_send(Request::Look(look(sender)))
+            .map_err(|_| RequestError::Closed(Closed))?;
         Ok(answer.await.map_err(|oneshot::Canceled| RequestError::Closed(Closed))??)
     }
 }

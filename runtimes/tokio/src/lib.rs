@@ -83,12 +83,16 @@ impl Runtime for Tokio {
 
     fn check(&self) -> Result<(), String> {
         let missing = |what: &str| {
-            Err(format!("the tokio runtime lacks {what}: build it with `enable_all`, or use `#[tokio::main]`"))
+            Err(format!(
+                "the tokio runtime lacks {what}: build it with `enable_all`, or use `#[tokio::main]`"
+            ))
         };
         let Some(handle) = &self.handle else {
-            return Err("there is no tokio runtime here: call it from an async function that tokio runs, or \
+            return Err(
+                "there is no tokio runtime here: call it from an async function that tokio runs, or \
                         inside of `Runtime::enter`"
-                .to_owned());
+                    .to_owned(),
+            );
         };
         let _entered = handle.enter();
         // tokio tells of a missing driver only by a panic.

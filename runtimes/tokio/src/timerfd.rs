@@ -21,7 +21,11 @@ impl TimerFd {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Boottime, flags)?;
-        Ok(Self { fd: AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE)?, set: None })
+        // What replaces it is unsafe: it relies on the descriptor staying open, which an `OwnedFd` that is never
+        // taken out warrants.
+        #[allow(deprecated, reason = "newer versions of tokio offer no safe form; older ones have no other")]
+        let fd = AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)?;
+        Ok(Self { fd, set: None })
     }
 
     pub(crate) fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> io::Result<Poll<()>> {

@@ -1,0 +1,191 @@
+//! What the store keeps, and what each operation does with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+use tenure_store::core::{Instant, LeaseName, Owner, Token, Wake};
+use tenure_store::{
+    Acquire, Acquired, Eviction, Holder, LeaseRecord, Metadata, Release, Released, Renew, Renewed, StoreError,
+};
+
+use crate::clock::wall_time;
+use crate::waiting::{HandleId, Waiting};
+
+/// A waiter tries again at the latest when the TTL that it was told of is over. One that did not come back
+/// this long after that is gone or stuck.
+const WAITER_GRACE: Duration = Duration::from_secs(5);
+
+/// The owner that no process can have: every owner of ours has a `/` and a `.`.
+const EVICTED: &str = "evicted";
+
+/// The leases and who waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    leases: BTreeMap<LeaseName, Record>,
+    /// When each record ends, so that those that are over are found without a scan.
+    ends: BTreeSet<(Instant, LeaseName)>,
+    /// The highest token that was ever given.
+    high_water: Token,
+    /// The latest time that was read: time does not go back, whatever the clock does.
+    now: Instant,
+    pub(crate) waiting: Waiting,
+}
+
+#[derive(Debug)]
+struct Record {
+    /// `None` once it was evicted.
+    owner: Option<Owner>,
+    token: Token,
+    ttl: Duration,
+    ends: Instant,
+    /// Wall-clock microseconds of the grant.
+    granted_at: u64,
+    metadata: Metadata,
+}
+
+impl Record {
+    fn is_of(&self, owner: &Owner, token: Option<Token>) -> bool {
+        self.owner.as_ref() == Some(owner) && token.is_none_or(|token| token == self.token)
+    }
+
+    fn holder(&self, now: Instant) -> Holder {
+        let owner = self.owner.as_ref().map_or_else(|| EVICTED.to_owned(), ToString::to_string);
+        let mut holder = Holder::new(owner);
+        holder.token = Some(self.token);
+        holder.remaining = Some(self.ends.saturating_since(now));
+        holder.ttl = Some(self.ttl);
+        holder.since = wall_time(self.granted_at);
+        holder.metadata = self.metadata.clone();
+        holder
+    }
+}
+
+impl State {
+    /// Takes note of the time and removes what is over by now. Each record is removed once, so that this
+    /// costs as much as the grants did, whatever becomes of the holders.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some((ends, name)) = self.ends.first()
+            && *ends <= self.now
+        {
+            self.leases.remove(name);
+            self.ends.pop_first();
+        }
+        self.waiting.expire(self.now);
+    }
+
+    pub(crate) fn acquire(
+        &mut self,
+        request: Acquire,
+        handle: HandleId,
+        wall_micros: u64,
+    ) -> Result<Acquired, StoreError> {
+        let Acquire { name, owner, ttl, floor, wait, metadata, timeout: _ } = request;
+        if let Some(record) = self.leases.get(&name) {
+            if !record.is_of(&owner, None) {
+                let holder = record.holder(self.now);
+                if wait {
+                    self.wait(&name, handle);
+                }
+                return Ok(Acquired::Held(holder));
+            }
+            let token = record.token;
+            self.extend(&name, ttl);
+            return Ok(Acquired::Granted(token));
+        }
+        let token = self.next_token(floor, wall_micros).map_err(|error| error.about(&name))?;
+        self.high_water = token;
+        let ends = self.now + ttl;
+        let record = Record { owner: Some(owner), token, ttl, ends, granted_at: wall_micros, metadata };
+        self.ends.insert((ends, name.clone()));
+        self.leases.insert(name.clone(), record);
+        self.waiting.stop_waiting(&name, handle);
+        self.waiting.held(&name, handle, Wake::Held { token, ttl });
+        Ok(Acquired::Granted(token))
+    }
+
+    /// Above every token before, above the floor, and not below the wall clock: so tokens also rise from one
+    /// run of the program to the next.
+    fn next_token(&self, floor: Token, wall_micros: u64) -> Result<Token, StoreError> {
+        let highest = self.high_water.get().max(floor.get()).max(wall_micros.saturating_sub(1));
+        let next = highest.checked_add(1).map(Token::new);
+        next.ok_or_else(|| StoreError::rejected("no token is left above the highest one that was given"))
+    }
+
+    pub(crate) fn renew(&mut self, request: &Renew) -> Renewed {
+        let token = Some(request.token);
+        if !self.leases.get(&request.name).is_some_and(|record| record.is_of(&request.owner, token)) {
+            return Renewed::NotYours;
+        }
+        self.extend(&request.name, request.ttl);
+        Renewed::Renewed
+    }
+
+    fn extend(&mut self, name: &LeaseName, ttl: Duration) {
+        let Some(record) = self.leases.get_mut(name) else { return };
+        self.ends.remove(&(record.ends, name.clone()));
+        record.ttl = ttl;
+        record.ends = self.now + ttl;
+        self.ends.insert((record.ends, name.clone()));
+    }
+
+    pub(crate) fn release(&mut self, request: &Release, handle: HandleId) -> Released {
+        let Release { name, owner, token, timeout: _ } = request;
+        if !self.leases.get(name).is_some_and(|record| record.is_of(owner, *token)) {
+            return Released::NotYours;
+        }
+        self.remove(name);
+        Released::Released { others_chosen: self.waiting.free(name, Some(handle)) }
+    }
+
+    fn remove(&mut self, name: &LeaseName) {
+        if let Some(record) = self.leases.remove(name) {
+            self.ends.remove(&(record.ends, name.clone()));
+        }
+    }
+
+    pub(crate) fn inspect(&self, name: &LeaseName) -> Option<LeaseRecord> {
+        self.leases.get(name).map(|record| LeaseRecord::new(name.clone(), record.holder(self.now)))
+    }
+
+    pub(crate) fn list(&self, after: Option<&LeaseName>, most: usize) -> Vec<LeaseRecord> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.leases
+            .range::<LeaseName, _>((after, Bound::Unbounded))
+            .take(most)
+            .map(|(name, record)| LeaseRecord::new(name.clone(), record.holder(self.now)))
+            .collect()
+    }
+
+    pub(crate) fn evict(&mut self, name: &LeaseName, how: Eviction) -> Option<LeaseRecord> {
+        let evicted = self.inspect(name)?;
+        match how {
+            Eviction::Replace => {
+                if let Some(record) = self.leases.get_mut(name) {
+                    record.owner = None;
+                }
+            }
+            Eviction::Delete => {
+                self.remove(name);
+                self.waiting.free(name, None);
+            }
+        }
+        Some(evicted)
+    }
+
+    pub(crate) fn watch(&mut self, name: &LeaseName, handle: HandleId) {
+        self.waiting.watch(name, handle);
+        self.wait(name, handle);
+    }
+
+    fn wait(&mut self, name: &LeaseName, handle: HandleId) {
+        let free_at = self.leases.get(name).map_or(self.now, |record| record.ends);
+        self.waiting.wait(name, handle, free_at + WAITER_GRACE);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.leases.is_empty() && self.ends.is_empty() && self.waiting.is_empty()
+    }
+}

@@ -1,0 +1,144 @@
+//! What every adapter refuses in the same way, before anything is sent.
+
+use std::time::Duration;
+
+use tenure_core::Token;
+
+use crate::{Acquire, Limits, Metadata, Operation, Renew, StoreError};
+
+impl Limits {
+    /// Refuses what no store of these limits takes: a TTL out of bounds, metadata that is too long. Adapters
+    /// call it before anything is sent. A floor is checked by [`check_floor`].
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Rejected`](crate::StoreErrorKind::Rejected), with the value and the bound.
+    pub fn check(&self, operation: &Operation) -> Result<(), StoreError> {
+        match operation {
+            Operation::Acquire(acquire) => self.check_acquire(acquire),
+            Operation::Renew(renew) => self.check_renew(renew),
+            Operation::Release(_) => Ok(()),
+        }
+    }
+
+    /// See [`Limits::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_acquire(&self, request: &Acquire) -> Result<(), StoreError> {
+        self.check_ttl(request.ttl)
+            .and_then(|()| request.metadata.check())
+            .map_err(|error| error.about(&request.name))
+    }
+
+    /// See [`Limits::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_renew(&self, request: &Renew) -> Result<(), StoreError> {
+        self.check_ttl(request.ttl).map_err(|error| error.about(&request.name))
+    }
+
+    fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
+        let Self { min_ttl, max_ttl, .. } = self;
+        if ttl < *min_ttl {
+            let message = format!("a TTL of {ttl:?} is too short: this store keeps at least {min_ttl:?}");
+            return Err(StoreError::rejected(message));
+        }
+        if ttl > *max_ttl {
+            let message = format!("a TTL of {ttl:?} is too long: this store keeps at most {max_ttl:?}");
+            return Err(StoreError::rejected(message));
+        }
+        Ok(())
+    }
+}
+
+impl Metadata {
+    /// Refuses a text, or a host name, of more than [`Metadata::MAX_TEXT_BYTES`].
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Rejected`](crate::StoreErrorKind::Rejected), with the length and the bound.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let most = Self::MAX_TEXT_BYTES;
+        for (what, text) in [("host name", &self.host), ("text", &self.text)] {
+            let bytes = text.as_ref().map_or(0, |text| text.len());
+            if bytes > most {
+                let message =
+                    format!("the {what} in the metadata has {bytes} bytes, at most {most} are kept");
+                return Err(StoreError::rejected(message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses the floor of an acquire above the highest that the store takes: so a floor that is wrong can't
+/// use up the store's tokens, nor make them wrap.
+///
+/// # Errors
+/// [`StoreErrorKind::Rejected`](crate::StoreErrorKind::Rejected), with the lease, the floor and the bound.
+pub fn check_floor(request: &Acquire, most: Token) -> Result<(), StoreError> {
+    let Acquire { name, floor, .. } = request;
+    if *floor > most {
+        let message = format!(
+            "the token would have to be above {floor}, but this store takes floors of at most {most}: \
+             the highest token that this process saw for the lease can't be right"
+        );
+        return Err(StoreError::rejected(message).about(name));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Acquisition, Identity, Incarnation, LeaseName};
+
+    use super::*;
+    use crate::StoreErrorKind;
+
+    fn request(ttl: Duration) -> Acquire {
+        let identity = Identity::new("here", Incarnation::new(1)).expect("a short name");
+        Acquire {
+            name: LeaseName::new("backup").expect("a short name"),
+            owner: identity.owner(Acquisition(0)),
+            ttl,
+            floor: Token::ZERO,
+            wait: false,
+            metadata: Metadata::new(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_lease_the_value_and_the_bound() {
+        let limits = Limits::DEFAULT;
+        let error = limits.check_acquire(&request(Duration::ZERO)).expect_err("zero is refused");
+        assert_eq!(error.kind, StoreErrorKind::Rejected);
+        assert_eq!(
+            error.to_string(),
+            r#"the store refuses (lease "backup"): a TTL of 0ns is too short: this store keeps at least 50ms"#
+        );
+        let error = limits.check_acquire(&request(Duration::MAX)).expect_err("300 years are refused");
+        assert!(error.to_string().ends_with("this store keeps at most 604800s"), "{error}");
+        assert_eq!(limits.check_acquire(&request(limits.min_ttl)), Ok(()));
+        assert_eq!(limits.check_acquire(&request(limits.max_ttl)), Ok(()));
+    }
+
+    #[test]
+    fn metadata_that_is_too_long_is_refused() {
+        let mut request = request(Duration::from_secs(1));
+        request.metadata.text = Some("x".repeat(Metadata::MAX_TEXT_BYTES).into());
+        assert_eq!(Limits::DEFAULT.check_acquire(&request), Ok(()));
+        request.metadata.text = Some("x".repeat(Metadata::MAX_TEXT_BYTES + 1).into());
+        let error = Limits::DEFAULT.check_acquire(&request).expect_err("a byte too many");
+        assert!(error.to_string().contains("has 1025 bytes, at most 1024"), "{error}");
+    }
+
+    #[test]
+    fn a_floor_above_the_bound_is_refused() {
+        let mut request = request(Duration::from_secs(1));
+        request.floor = Token::new(10);
+        assert_eq!(check_floor(&request, Token::new(10)), Ok(()));
+        let error = check_floor(&request, Token::new(9)).expect_err("above the bound");
+        assert!(error.to_string().contains("above 10"), "{error}");
+    }
+}

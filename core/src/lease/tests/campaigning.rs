@@ -1,0 +1,348 @@
+//! Asking, waiting, giving up.
+
+use super::*;
+
+fn busy(remaining: u64) -> Reply {
+    Reply::Held { token: Some(token(5)), remaining: Some(Duration::from_millis(remaining)) }
+}
+
+fn no_wait() -> LeaseOptions {
+    LeaseOptions { wait: WaitLimit::No, ..options() }
+}
+
+fn attempt(outputs: &[Output]) -> CommandId {
+    match commands(outputs).as_slice() {
+        [Command::Acquire { id, n: N, .. }] => *id,
+        other => panic!("one more attempt of the same acquisition was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn validity_is_counted_from_the_emission_of_the_request_never_from_the_reply() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(1_000), Token::ZERO);
+    let outputs = bench.reply(ms(2_900), id, Reply::Granted { token: token(10) });
+    let valid_until = ms(1_000) + timing().valid_for();
+    let [Notice::Acquired { token: granted, deadlines, .. }] = notices(&outputs)[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(*granted, token(10));
+    assert_eq!(deadlines.valid_until, valid_until);
+    assert_eq!(deadlines.fence_at, valid_until.saturating_sub(Duration::from_secs(2)));
+    assert_eq!(deadlines.kill_at, valid_until.saturating_sub(Duration::from_millis(250)));
+}
+
+#[test]
+fn a_grant_to_an_older_attempt_counts_with_that_attempts_emission() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    let timeout = bench.wait.expect("the attempt has a timeout");
+    let outputs = bench.timeout(timeout);
+    assert_eq!(
+        notices(&outputs),
+        [&Notice::Retrying { lease: KEY, failure: Failure::Unknown }],
+        "only a failure is reported, nothing is decided"
+    );
+    let again = bench.wait.expect("it is tried again");
+    let second = attempt(&bench.timeout(again));
+    assert_ne!(first, second, "ids are never used again");
+    bench.reply(again, first, Reply::Granted { token: token(10) });
+    let deadlines = bench.lease.deadlines().expect("held");
+    assert_eq!(deadlines.valid_until, ms(0) + timing().valid_for());
+}
+
+#[test]
+fn a_slow_store_whose_every_answer_comes_after_the_timeout_still_gets_a_holder() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    let timeout = bench.wait.expect("a timeout");
+    bench.timeout(timeout);
+    let outputs = bench.reply(timeout + Duration::from_millis(1), first, Reply::Granted { token: token(10) });
+    assert!(matches!(notices(&outputs)[..], [Notice::Acquired { .. }]), "{outputs:?}");
+}
+
+#[test]
+fn a_slow_refusal_counts_too_so_that_a_slow_store_is_not_hammered() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    let timeout = bench.wait.expect("a timeout");
+    bench.timeout(timeout);
+    bench.reply(timeout + Duration::from_millis(1), first, busy(9_000));
+    let wait = bench.wait.expect("it looks again");
+    assert!(wait >= timeout + Duration::from_millis(9_001), "{wait:?}");
+}
+
+#[test]
+fn a_second_answer_is_dropped_and_counted() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, Reply::Granted { token: token(10) });
+    let before = bench.lease.clone();
+    assert_eq!(bench.reply(ms(1), id, Reply::Granted { token: token(11) }), []);
+    assert_eq!(bench.lease, before);
+    assert_eq!(bench.lease.stale_replies(), 1);
+}
+
+#[test]
+fn a_grant_that_comes_after_its_fence_is_given_back_and_reported() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let late = ms(0) + timing().valid_for().saturating_sub(timing().stop_budget());
+    bench.lease.handle(late, Event::Reply { id, reply: Reply::Granted { token: token(10) } }).expect("fits");
+    let outputs = bench.drain();
+    assert!(
+        notices(&outputs).contains(&&Notice::GrantedTooLate { lease: KEY, token: token(10) }),
+        "{outputs:?}"
+    );
+    let released = commands(&outputs).iter().any(
+        |command| matches!(command, Command::Release { n: N, token: Some(with), .. } if *with == token(10)),
+    );
+    assert!(released, "{outputs:?}");
+    assert_eq!(bench.lease.valid(late), None);
+}
+
+#[test]
+fn after_a_grant_that_came_too_late_the_candidacy_goes_on_with_a_new_acquisition() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.reply(ms(14_000), id, Reply::Granted { token: token(10) });
+    let (release, _) = release(&outputs[outputs.len() - 1..]);
+    bench.reply(ms(14_001), release, Reply::Released { others_chosen: false });
+    assert_eq!(bench.lease.phase(), Phase::Idle);
+    bench.lease.campaign(ms(14_002), Acquisition(2), Token::ZERO, false);
+    let outputs = bench.drain();
+    assert!(
+        matches!(commands(&outputs)[..], [Command::Acquire { n: Acquisition(2), floor, .. }] if *floor == token(10)),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn a_grant_that_is_not_above_the_floor_is_given_back_as_store_regressed() {
+    for granted in [19, 20] {
+        let mut bench = Bench::new(options());
+        let id = bench.campaign(ms(0), token(20));
+        let outputs = bench.reply(ms(1), id, Reply::Granted { token: token(granted) });
+        let why = AcquireFailure::StoreRegressed { token: token(granted), floor: token(20) };
+        assert_eq!(notices(&outputs), [&Notice::Failed { lease: KEY, why }]);
+        assert_eq!(release(&outputs).1, Some(token(granted)));
+        assert_eq!(bench.lease.valid(ms(1)), None);
+    }
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), token(20));
+    bench.reply(ms(1), id, Reply::Granted { token: token(21) });
+    assert_eq!(bench.lease.valid(ms(1)), Some(token(21)));
+}
+
+#[test]
+fn the_floor_rises_with_the_tokens_of_other_holders() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), token(3));
+    bench.reply(ms(1), id, busy(100));
+    let outputs = bench.timeout(bench.wait.expect("it looks again"));
+    assert!(
+        matches!(commands(&outputs)[..], [Command::Acquire { floor, .. }] if *floor == token(5)),
+        "{outputs:?}"
+    );
+}
+
+#[test]
+fn a_waiter_sleeps_until_the_remaining_ttl_is_over_and_then_spreads() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.reply(ms(10), id, busy(4_000));
+    assert!(matches!(notices(&outputs)[..], [Notice::Waiting { .. }]), "{outputs:?}");
+    let wait = bench.wait.expect("it looks again");
+    assert!(wait > ms(4_010), "never early: {wait:?}");
+    assert!(wait <= ms(4_111), "within the spread: {wait:?}");
+    attempt(&bench.timeout(wait));
+}
+
+#[test]
+fn a_chosen_waiter_tries_at_once_and_only_once() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(9_000));
+    attempt(&bench.hint(ms(50), Wake::Free { chosen: true }));
+    assert_eq!(bench.hint(ms(51), Wake::Free { chosen: true }), [], "one request at a time");
+}
+
+#[test]
+fn an_unchosen_waiter_leaves_the_chosen_a_start_and_stands_back_when_the_lease_is_taken() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(9_000));
+    assert_eq!(bench.hint(ms(50), Wake::Free { chosen: false }), []);
+    let nudge = bench.wait.expect("it tries soon");
+    assert!(nudge >= ms(55) && nudge <= ms(250), "{nudge:?}");
+    bench.hint(ms(52), Wake::Held { token: token(6), ttl: Duration::from_secs(15) });
+    let wait = bench.wait.expect("it sleeps until that one is over");
+    assert!(wait > ms(15_052), "{wait:?}");
+    assert_eq!(bench.timeout(nudge), []);
+}
+
+#[test]
+fn repeated_hints_do_not_put_an_unchosen_waiter_off() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(9_000));
+    bench.hint(ms(50), Wake::Free { chosen: false });
+    let nudge = bench.wait;
+    bench.hint(ms(51), Wake::Free { chosen: false });
+    assert_eq!(bench.wait, nudge);
+}
+
+#[test]
+fn a_hint_is_no_evidence_a_false_one_delays_by_no_more_than_our_own_ttl() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(1_000));
+    bench.hint(ms(2), Wake::Held { token: token(6), ttl: Duration::from_secs(1_000_000) });
+    let wait = bench.wait.expect("it looks again");
+    assert!(wait <= ms(2) + timing().ttl() + Duration::from_millis(101), "{wait:?}");
+}
+
+#[test]
+fn a_release_between_the_refusal_and_its_answer_is_not_missed() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    assert_eq!(bench.hint(ms(1), Wake::Free { chosen: true }), []);
+    let outputs = bench.reply(ms(2), id, busy(9_000));
+    attempt(&outputs);
+}
+
+#[test]
+fn a_store_that_cannot_say_how_long_is_asked_again_after_our_ttl() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(0), id, Reply::Held { token: None, remaining: None });
+    let wait = bench.wait.expect("it looks again");
+    assert!(wait > ms(15_000) && wait <= ms(15_101), "{wait:?}");
+}
+
+#[test]
+fn a_huge_remaining_ttl_neither_overflows_nor_is_awaited_for_ever() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(0), id, Reply::Held { token: None, remaining: Some(Duration::MAX) });
+    let wait = bench.wait.expect("it looks again");
+    assert!(wait <= ms(0) + LeaseConfig::MAX_TTL + Duration::from_millis(101));
+}
+
+#[test]
+fn retries_back_off_with_fresh_jitter_and_a_bound() {
+    let mut bench = Bench::new(options());
+    let mut id = bench.campaign(ms(0), Token::ZERO);
+    let mut now = ms(0);
+    let mut delays = Vec::new();
+    for _ in 0..12 {
+        bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
+        let next = bench.wait.expect("it tries again");
+        delays.push(next.saturating_since(now));
+        now = next;
+        id = attempt(&bench.timeout(now));
+    }
+    assert!(delays[0] >= timing().attempt_timeout() / 32, "{delays:?}");
+    let (first, last) = delays.split_at(6);
+    assert!(last.iter().all(|delay| delay > &first[0]), "{delays:?}");
+    assert!(last.iter().all(|delay| *delay <= timing().attempt_timeout()), "{delays:?}");
+    let different: alloc::collections::BTreeSet<_> = last.iter().collect();
+    assert_eq!(different.len(), last.len(), "jitter is drawn for each retry");
+}
+
+#[test]
+fn one_try_is_one_try_and_the_verdict_tells_busy_from_unreachable_from_refused() {
+    for (reply, why) in [
+        (busy(1_000), AcquireFailure::Busy),
+        (Reply::Failed(Failure::NotExecuted), AcquireFailure::Unreachable),
+        (Reply::Failed(Failure::Refused), AcquireFailure::Refused),
+    ] {
+        let mut bench = Bench::new(no_wait());
+        let id = bench.campaign(ms(0), Token::ZERO);
+        let outputs = bench.reply(ms(1), id, reply);
+        assert_eq!(
+            notices(&outputs),
+            [&Notice::Failed { lease: KEY, why }, &Notice::Ended { lease: KEY }],
+            "and nothing is left to give back"
+        );
+        assert_eq!(commands(&outputs), [] as [&Command; 0]);
+    }
+}
+
+#[test]
+fn a_try_whose_outcome_is_unknown_is_followed_by_a_release_for_its_owner() {
+    let mut bench = Bench::new(no_wait());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.reply(ms(1), id, Reply::Failed(Failure::Unknown));
+    assert_eq!(notices(&outputs), [&Notice::Failed { lease: KEY, why: AcquireFailure::Unreachable }]);
+    assert_eq!(release(&outputs).1, None, "by the owner alone: no token is known");
+}
+
+#[test]
+fn the_wait_limit_ends_the_candidacy_with_what_was_last_known() {
+    let limited = LeaseOptions { wait: WaitLimit::AtMost(Duration::from_secs(3)), ..options() };
+    let mut bench = Bench::new(limited.clone());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(9_000));
+    assert_eq!(bench.wait, Some(ms(3_000)));
+    let outputs = bench.timeout(ms(3_000));
+    assert_eq!(notices(&outputs)[0], &Notice::Failed { lease: KEY, why: AcquireFailure::Busy });
+
+    let mut bench = Bench::new(limited.clone());
+    bench.campaign(ms(0), Token::ZERO);
+    let all = bench.run_until(ms(3_000));
+    let failed = all.iter().find(|(_, output)| matches!(output, Output::Notice(Notice::Failed { .. })));
+    let unreachable = Output::Notice(Notice::Failed { lease: KEY, why: AcquireFailure::Unreachable });
+    assert_eq!(failed, Some(&(ms(3_000), unreachable)));
+
+    let mut queued = Bench::new(limited);
+    queued.drain();
+    let outputs = queued.timeout(ms(3_000));
+    assert_eq!(notices(&outputs)[0], &Notice::Failed { lease: KEY, why: AcquireFailure::Busy });
+}
+
+#[test]
+fn giving_up_while_a_request_is_under_way_releases_and_gives_back_a_grant_that_lands_later() {
+    let mut bench = Bench::new(options());
+    let acquire = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.end(ms(1));
+    assert_eq!(notices(&outputs), [&Notice::Failed { lease: KEY, why: AcquireFailure::GivenUp }]);
+    let (first, without) = release(&outputs);
+    assert_eq!(without, None);
+    // The release was executed before the acquisition landed.
+    bench.reply(ms(2), first, Reply::NotYours);
+    let outputs = bench.reply(ms(3), acquire, Reply::Granted { token: token(10) });
+    let (second, with) = release(&outputs);
+    assert_eq!(with, Some(token(10)));
+    let outputs = bench.reply(ms(4), second, Reply::Released { others_chosen: false });
+    assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
+    assert_eq!(bench.wait, None);
+}
+
+#[test]
+fn giving_up_while_nothing_can_be_at_the_store_ends_at_once() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(9_000));
+    let outputs = bench.end(ms(2));
+    assert_eq!(commands(&outputs), [] as [&Command; 0]);
+    assert_eq!(notices(&outputs).last(), Some(&&Notice::Ended { lease: KEY }));
+}
+
+#[test]
+fn a_reply_that_the_command_cannot_have_is_misuse_and_changes_nothing() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let before = bench.lease.clone();
+    for reply in [Reply::Renewed, Reply::Released { others_chosen: false }, Reply::NotYours, Reply::Watching]
+    {
+        let result = bench.lease.handle(ms(60_000), Event::Reply { id, reply });
+        assert_eq!(result, Err(Misuse::WrongReply { id, reply }));
+        assert_eq!(bench.lease, before);
+    }
+    let unknown = CommandId { machine: KEY.0, sequence: 99 };
+    let result = bench.lease.handle(ms(0), Event::Reply { id: unknown, reply: Reply::Renewed });
+    assert_eq!(result, Err(Misuse::UnknownCommand(unknown)));
+    assert_eq!(bench.lease, before);
+}
