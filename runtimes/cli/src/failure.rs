@@ -43,6 +43,12 @@ impl From<RequestError> for Failure {
     }
 }
 
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(of_store(&error), error.to_string())
+    }
+}
+
 /// The code for a store's error: whether time may mend it.
 fn of_store(error: &StoreError) -> u8 {
     match error.kind {

@@ -96,7 +96,7 @@ impl Guarded {
     /// Waits for news. May be dropped at any time without losing any.
     pub(crate) async fn news(&mut self) -> News {
         loop {
-            while let Some(frame) = self.frames.next() {
+            if let Some(frame) = self.frames.next() {
                 let Some(report) = Report::parse(&frame) else { return News::Unguarded };
                 match report {
                     Report::Started { group } => self.tree.plant(group),

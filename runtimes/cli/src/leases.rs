@@ -55,7 +55,7 @@ fn as_json(record: &LeaseRecord) -> Value {
 
 fn table(records: &[LeaseRecord]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(["LEASE", "INSTANCE", "HOST", "PID", "TOKEN", "SINCE", "REMAINING"]);
     for record in records {
         let holder = &record.holder;

@@ -59,7 +59,8 @@ async fn hold(args: &Run, place: &Place, lease: &Lease, signals: &mut Signals) -
     let suspensions = Signals::listen(&[Signal::TSTP]).map_err(|error| no_signals(&error))?;
     // Not to be told of deaths, but so that the dead wait for us: where SIGCHLD is ignored they don't.
     let _deaths = Signals::listen(&[Signal::CHILD]).map_err(|error| no_signals(&error))?;
-    let mut supervisor = Supervisor::start(args, lease, place.liveness()).map_err(|error| {
+    let liveness = place.liveness().await?;
+    let mut supervisor = Supervisor::start(args, lease, liveness).map_err(|error| {
         Failure::new(exit::INTERNAL, format!("the command's guardian could not be started: {error}"))
     })?;
     supervisor.watch(signals, suspensions).await;

@@ -63,7 +63,10 @@ impl Place {
 
     /// A copy of the lock that proves this process alive to others, if the store has one: while it is open
     /// anywhere, nobody takes our leases before their TTL runs out.
-    pub(crate) fn liveness(&self) -> Option<OwnedFd> {
-        todo!()
+    pub(crate) async fn liveness(&self) -> Result<Option<OwnedFd>, Failure> {
+        match &self.embedded {
+            Some(store) => Ok(store.liveness().await?.map(OwnedFd::from)),
+            None => Ok(None),
+        }
     }
 }
