@@ -1,0 +1,366 @@
+//! An open database: batches of operations, each batch one transaction if possible.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rusqlite::ErrorCode;
+use rusqlite::config::DbConfig;
+use tenure_core::{Instant, LeaseName};
+use tenure_store::{
+    Acquired, Answer, Eviction, LeaseRecord, Operation, Outcome, Renewed, StoreError, StoreErrorKind,
+};
+
+use crate::clock;
+use crate::error::{file_error, is_broken, store_error};
+use crate::liveness::{Life, Lineage, LiveFolder, Liveness};
+use crate::options::SqliteOptions;
+use crate::record::Record;
+use crate::schema::{self, Opened};
+use crate::tx::{self, Transaction};
+
+/// A database that this handle has open, under the name that the handle has there.
+#[derive(Debug)]
+pub(crate) struct Database {
+    opened: Opened,
+    live: LiveFolder,
+    me: Liveness,
+    /// Written to when others should look; `None` if it can't be had: then others find out by themselves.
+    bell: Option<File>,
+    high_water: u64,
+    /// Where the removal of old leases goes on.
+    sweep_from: Vec<u8>,
+    next_cleaning: Instant,
+    /// Set when the file can't be trusted any more.
+    broken: bool,
+}
+
+/// What is found of a lease by those who watch it.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    pub(crate) record: Option<Record>,
+    pub(crate) over: bool,
+    pub(crate) dead: bool,
+    pub(crate) chosen: u64,
+    pub(crate) now: Instant,
+}
+
+/// The bell's name in the folder of the liveness files.
+pub(crate) const BELL: &str = "bell";
+/// Old leases that are looked at beside each batch that acquires: more than it can add, so that the table
+/// stays small, and little enough not to be felt.
+const SWEEP: usize = 16;
+/// Old leases that are looked at on opening.
+const FIRST_SWEEP: usize = 4096;
+/// How long reading may take.
+const READ_PATIENCE: Duration = Duration::from_secs(1);
+/// Files of dead handles are looked for this often, if anything is done at all.
+const CLEANING_INTERVAL: Duration = Duration::from_secs(60);
+/// So many files are looked at then.
+const CLEANING: usize = 1024;
+
+impl Database {
+    /// Opens the database and enters this handle under a new name.
+    pub(crate) fn open(
+        options: &SqliteOptions,
+        lineage: Lineage,
+        until: Instant,
+    ) -> Result<Self, StoreError> {
+        let opened = schema::open(options, until)?;
+        let live = LiveFolder::of(&opened.path);
+        let me = if options.early {
+            // Without its file a handle is as safe as with it, only slower to be succeeded.
+            Liveness::begin(&live, lineage).or_else(|error| {
+                tracing::warn!(%error, "the death of this process can't be noticed at once, only by TTL");
+                Liveness::hidden(lineage)
+            })?
+        } else {
+            Liveness::hidden(lineage)?
+        };
+        let bell = live.create().and_then(|()| open_bell(&live));
+        if let Err(error) = &bell {
+            tracing::debug!(%error, "others can't be woken by a file event");
+        }
+        let mut database = Self {
+            opened,
+            live,
+            me,
+            bell: bell.ok(),
+            high_water: 0,
+            sweep_from: Vec::new(),
+            next_cleaning: Instant::ZERO,
+            broken: false,
+        };
+        database.write("can't look for old leases", until, |transaction| {
+            transaction.sweep(b"", FIRST_SWEEP)?;
+            transaction.sweep_waiters()?;
+            Ok(Ok(()))
+        })?;
+        Ok(database)
+    }
+
+    pub(crate) const fn live(&self) -> &LiveFolder {
+        &self.live
+    }
+
+    pub(crate) const fn me(&self) -> &Liveness {
+        &self.me
+    }
+
+    pub(crate) const fn path(&self) -> &PathBuf {
+        &self.opened.path
+    }
+
+    /// Whether the path still leads to this database, and it can be trusted.
+    pub(crate) fn is_current(&self) -> Result<bool, StoreError> {
+        let there = self.opened.identity.still_there().map_err(|error| {
+            file_error(self.path(), "can't tell whether it still is the same file", &error)
+        })?;
+        Ok(there && !self.broken)
+    }
+
+    /// Begins a transaction as a writer.
+    pub(crate) fn begin(&mut self, until: Instant) -> Result<(), StoreError> {
+        let connection = &self.opened.connection;
+        let broken = &mut self.broken;
+        schema::wait_while_busy(&self.opened.path, "can't begin a transaction", until, || {
+            schema::begin(connection).inspect_err(|error| *broken |= is_broken(error))
+        })
+    }
+
+    /// Carries out operations in the transaction that was begun, and ends it. One outcome for each operation;
+    /// none of them is told before the transaction is committed.
+    pub(crate) fn execute(&mut self, operations: &[&Operation]) -> Vec<Outcome> {
+        match self.execute_together(operations) {
+            Ok(outcomes) => outcomes,
+            Err(_) if operations.len() > 1 => {
+                // One of them breaks the transaction; its neighbours must not suffer.
+                let mut alone = |operation: &&Operation| {
+                    self.begin(clock::now() + operation.timeout())
+                        .and_then(|()| self.execute_together(&[operation]))
+                        .and_then(|mut outcomes| outcomes.remove(0))
+                        .map_err(|error| error.about(operation.name()))
+                };
+                operations.iter().map(&mut alone).collect()
+            }
+            Err(error) => operations.iter().map(|op| Err(error.clone().about(op.name()))).collect(),
+        }
+    }
+
+    fn execute_together(&mut self, operations: &[&Operation]) -> Result<Vec<Outcome>, StoreError> {
+        let acquires = operations.iter().any(|operation| matches!(operation, Operation::Acquire(_)));
+        let sweep_from = std::mem::take(&mut self.sweep_from);
+        let (outcomes, sweep_from) = self.finish("can't change leases", |transaction| {
+            let outcomes =
+                operations.iter().map(|op| transaction.apply(op)).collect::<rusqlite::Result<Vec<_>>>()?;
+            let sweep_from = if acquires { transaction.sweep(&sweep_from, SWEEP)? } else { sweep_from };
+            Ok(Ok((outcomes, sweep_from)))
+        })?;
+        self.sweep_from = sweep_from;
+        let current = self.is_current().map_err(|mut error| {
+            // It is committed, to whichever file.
+            error.kind = StoreErrorKind::Unknown;
+            error
+        })?;
+        if current {
+            return Ok(outcomes);
+        }
+        // It was replaced in the meantime: what was done was done to a file that nobody sees any more.
+        let void = |outcome: Outcome| match outcome {
+            Ok(Answer::Renew(_)) => Ok(Answer::Renew(Renewed::NotYours)),
+            Ok(Answer::Acquire(Acquired::Granted(_))) => Err(StoreError::transient(format!(
+                "{}: the file was replaced; try again",
+                self.path().display()
+            ))),
+            other => other,
+        };
+        Ok(outcomes.into_iter().map(void).collect())
+    }
+
+    /// Runs a transaction.
+    pub(crate) fn write<T>(
+        &mut self,
+        doing: &str,
+        until: Instant,
+        run: impl FnOnce(&mut Transaction<'_>) -> rusqlite::Result<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.begin(until)?;
+        self.finish(doing, run)
+    }
+
+    /// Runs the rest of a transaction that was begun: checks, work, commit or rollback, and the bell.
+    fn finish<T>(
+        &mut self,
+        doing: &str,
+        run: impl FnOnce(&mut Transaction<'_>) -> rusqlite::Result<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let mut transaction = Transaction {
+            connection: &self.opened.connection,
+            boot: &self.opened.boot.id,
+            live: &self.live,
+            me: &self.me,
+            now: clock::now(),
+            high_water: self.high_water,
+            ring: false,
+        };
+        let result = check_format(&self.opened).and_then(|format| match format {
+            Ok(()) => run(&mut transaction),
+            Err(error) => Ok(Err(error)),
+        });
+        let (high_water, ring) = (transaction.high_water, transaction.ring);
+        let connection = &self.opened.connection;
+        let result = match result {
+            Ok(Ok(value)) => {
+                match connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])) {
+                    Ok(_) => Ok(value),
+                    Err(error) => {
+                        self.broken |= is_broken(&error);
+                        Err(uncommitted(&self.opened, &error))
+                    }
+                }
+            }
+            Ok(Err(error)) => Err(error),
+            Err(error) => {
+                self.broken |= is_broken(&error);
+                Err(store_error(&self.opened.path, doing, &error))
+            }
+        };
+        if !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_err() {
+            self.broken = true;
+        }
+        // Even after a failure: a token that may have been seen is not given again.
+        self.high_water = high_water;
+        if result.is_ok() && ring {
+            self.ring();
+        }
+        result
+    }
+
+    /// Tells the others that something has changed that they wait for.
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            // If it can't be rung they find out by looking now and then.
+            let _ = bell.write_at(b"!", 0);
+        }
+    }
+
+    /// Who holds a lease.
+    pub(crate) fn inspect(&mut self, name: &LeaseName) -> Result<Option<LeaseRecord>, StoreError> {
+        let record = self.read("can't read a lease", |transaction| transaction.find(name))?;
+        let now = clock::now();
+        Ok(record
+            .filter(|record| !record.is_over(&self.opened.boot.id, now))
+            .map(|record| LeaseRecord::new(name.clone(), record.holder(now))))
+    }
+
+    /// What is held.
+    pub(crate) fn list(
+        &mut self,
+        after: Option<&LeaseName>,
+        most: usize,
+    ) -> Result<Vec<LeaseRecord>, StoreError> {
+        self.read("can't list the leases", |transaction| {
+            tx::list(transaction.connection, transaction.boot, transaction.now, after, most)
+        })
+    }
+
+    /// Takes a lease away.
+    pub(crate) fn evict(
+        &mut self,
+        name: &LeaseName,
+        how: Eviction,
+        until: Instant,
+    ) -> Result<Option<LeaseRecord>, StoreError> {
+        self.write("can't take a lease away", until, |transaction| transaction.evict(name, how))
+    }
+
+    /// What those who watch a lease want to know of it.
+    pub(crate) fn look(&mut self, name: &LeaseName) -> Result<Sight, StoreError> {
+        self.read("can't look at a lease", |transaction| {
+            let record = transaction.find(name)?;
+            let over = record.as_ref().is_none_or(|record| record.is_over(transaction.boot, transaction.now));
+            let chosen = if over { transaction.chosen(name)? } else { 0 };
+            Ok(Sight { record, over, dead: false, chosen, now: transaction.now })
+        })
+    }
+
+    /// Changes whenever another process has committed something.
+    pub(crate) fn data_version(&mut self) -> Result<i64, StoreError> {
+        self.read("can't read the version", |transaction| {
+            transaction.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+        })
+    }
+
+    /// Reads without a transaction that would keep anybody waiting.
+    fn read<T>(
+        &mut self,
+        doing: &str,
+        run: impl Fn(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let transaction = Transaction {
+            connection: &self.opened.connection,
+            boot: &self.opened.boot.id,
+            live: &self.live,
+            me: &self.me,
+            now: clock::now(),
+            high_water: self.high_water,
+            ring: false,
+        };
+        // Readers wait only while another process repairs or closes the log.
+        let until = transaction.now + READ_PATIENCE;
+        let broken = &mut self.broken;
+        schema::wait_while_busy(&self.opened.path, doing, until, || {
+            check_format(&self.opened)
+                .and_then(|format| match format {
+                    Ok(()) => run(&transaction).map(Ok),
+                    Err(error) => Ok(Err(error)),
+                })
+                .inspect_err(|error| *broken |= is_broken(error))
+        })?
+    }
+
+    /// Removes the liveness files that nobody needs any more, now and then.
+    pub(crate) fn clean(&mut self, now: Instant) {
+        if now < self.next_cleaning {
+            return;
+        }
+        self.next_cleaning = now + CLEANING_INTERVAL;
+        for handle in self.live.dead(CLEANING) {
+            let named = self.read("can't look for a handle", |transaction| transaction.is_named(handle));
+            if matches!(named, Ok(false)) && self.live.probe(handle) == Life::Dead {
+                self.live.bury(handle);
+            }
+        }
+    }
+
+    /// Ends it without touching files that have taken the place of ours.
+    pub(crate) fn abandon(self) {
+        // If that fails SQLite itself still looks whether the file was moved.
+        let _ = self.opened.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+}
+
+fn check_format(opened: &Opened) -> rusqlite::Result<Result<(), StoreError>> {
+    let format: i32 =
+        opened.connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
+    Ok(schema::check_format(&opened.path, format))
+}
+
+/// An error of a commit. Most say that nothing was committed; an input or output error may have come after
+/// the data had reached the file.
+fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
+    let mut failed = store_error(&opened.path, "can't commit", error);
+    if matches!(
+        error.sqlite_error_code(),
+        None | Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown)
+    ) {
+        failed.kind = StoreErrorKind::Unknown;
+    }
+    failed
+}
+
+fn open_bell(live: &LiveFolder) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(live.path().join(BELL))
+}

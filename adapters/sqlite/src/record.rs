@@ -1,0 +1,140 @@
+//! A row of the table of leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Row, types::ValueRef};
+use tenure_core::{Instant, LeaseName, Token};
+use tenure_store::{Holder, LeaseRecord, Metadata};
+
+use crate::clock;
+use crate::liveness::HandleId;
+use crate::schema::FORMAT;
+
+/// The columns, in the order in which [`Record::read`] takes them.
+pub(crate) const COLUMNS: &str =
+    "name, format, token, owner, boot, expires, ttl, since, handle, early, host, pid, text";
+
+/// What stands in a row.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    Readable(Lease),
+    /// Of a newer format, or damaged: it counts as held, whatever it says.
+    Unreadable {
+        owner: String,
+        problem: String,
+    },
+}
+
+/// A lease as it stands in a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    pub(crate) token: Token,
+    pub(crate) owner: String,
+    pub(crate) boot: String,
+    /// On the clock of that boot.
+    pub(crate) expires: Instant,
+    pub(crate) ttl: Duration,
+    /// Wall clock, microseconds.
+    pub(crate) since: i64,
+    /// The handle that took or last renewed it.
+    pub(crate) handle: Option<HandleId>,
+    /// Whether that handle has a liveness file.
+    pub(crate) early: bool,
+    pub(crate) metadata: Metadata,
+}
+
+impl Record {
+    /// Reads a row; never fails, since a row that can't be read is held.
+    pub(crate) fn read(row: &Row<'_>) -> Self {
+        let owner = || match row.get_ref(3) {
+            Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+            _ => String::new(),
+        };
+        match row.get::<_, i64>(1) {
+            Ok(format) if format == i64::from(FORMAT) => {}
+            Ok(format) => {
+                return Self::Unreadable {
+                    owner: owner(),
+                    problem: format!(
+                        "the record has format {format}, this program knows format {FORMAT}; update it to see \
+                         who holds the lease"
+                    ),
+                };
+            }
+            Err(error) => return Self::Unreadable { owner: owner(), problem: damaged(&error) },
+        }
+        match Lease::read(row) {
+            Ok(lease) => Self::Readable(lease),
+            Err(error) => Self::Unreadable { owner: owner(), problem: damaged(&error) },
+        }
+    }
+
+    /// Whether nobody holds the lease any more: its time is over, or the machine was started again.
+    pub(crate) fn is_over(&self, boot: &str, now: Instant) -> bool {
+        match self {
+            Self::Readable(lease) => lease.boot != boot || lease.expires <= now,
+            Self::Unreadable { .. } => false,
+        }
+    }
+
+    /// For those who want to know who holds it.
+    pub(crate) fn holder(&self, now: Instant) -> Holder {
+        match self {
+            Self::Readable(lease) => {
+                let mut holder = Holder::new(lease.owner.clone());
+                holder.token = Some(lease.token);
+                holder.remaining = Some(lease.expires.saturating_since(now));
+                holder.ttl = Some(lease.ttl);
+                holder.since = clock::from_wall_micros(lease.since);
+                holder.metadata = lease.metadata.clone();
+                holder
+            }
+            Self::Unreadable { owner, problem } => {
+                let mut holder = Holder::new(owner.clone());
+                holder.problem = Some(problem.clone());
+                holder
+            }
+        }
+    }
+}
+
+fn damaged(error: &rusqlite::Error) -> String {
+    format!("the record is damaged: {error}")
+}
+
+impl Lease {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let whole = |index: usize| -> rusqlite::Result<u64> {
+            let value: i64 = row.get(index)?;
+            u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, value))
+        };
+        let text = |index: usize| -> rusqlite::Result<Option<Arc<str>>> { row.get(index) };
+        let mut metadata = Metadata::new();
+        metadata.host = text(10)?;
+        metadata.pid = row.get(11)?;
+        metadata.text = text(12)?;
+        Ok(Self {
+            token: Token::new(whole(2)?),
+            owner: row.get(3)?,
+            boot: row.get(4)?,
+            expires: Instant::from_nanos(whole(5)?),
+            ttl: Duration::from_nanos(whole(6)?),
+            since: row.get(7)?,
+            handle: HandleId::from_bytes(row.get_ref(8)?.as_blob()?),
+            early: row.get(9)?,
+            metadata,
+        })
+    }
+}
+
+/// The name in the first column; `None` if it can't be the name of a lease.
+pub(crate) fn name(row: &Row<'_>) -> Option<LeaseName> {
+    let bytes = row.get_ref(0).ok()?.as_blob().ok()?;
+    LeaseName::new(str::from_utf8(bytes).ok()?).ok()
+}
+
+/// A row as listed.
+pub(crate) fn listed(row: &Row<'_>, now: Instant) -> Option<LeaseRecord> {
+    Some(LeaseRecord::new(name(row)?, Record::read(row).holder(now)))
+}

@@ -1,0 +1,310 @@
+//! The tables of a store, and how a database is opened.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, MAIN_DB, OpenFlags, OptionalExtension as _, params};
+use tenure_core::Instant;
+use tenure_store::StoreError;
+
+use crate::clock::{self, Boot};
+use crate::error::{is_busy, store_error};
+use crate::file::{self, Identity};
+use crate::options::SqliteOptions;
+
+/// `PRAGMA application_id` of our databases: "Tenr" in ASCII.
+pub(crate) const APPLICATION_ID: i32 = 0x5465_6e72;
+/// `PRAGMA user_version`: the format of the tables that this crate writes and reads.
+pub(crate) const FORMAT: i32 = 1;
+
+/// The tables of format 1. They are described in the documentation of the crate.
+const TABLES: &str = "
+CREATE TABLE store (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    boot TEXT NOT NULL,
+    time_namespace INTEGER NOT NULL,
+    high_water INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lease (
+    name BLOB NOT NULL PRIMARY KEY,
+    format INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    expires INTEGER NOT NULL,
+    ttl INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    handle BLOB NOT NULL,
+    early INTEGER NOT NULL,
+    host TEXT,
+    pid INTEGER,
+    text TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiter (
+    name BLOB NOT NULL,
+    handle BLOB NOT NULL,
+    boot TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    early INTEGER NOT NULL,
+    chosen INTEGER NOT NULL,
+    PRIMARY KEY (name, handle)
+) STRICT, WITHOUT ROWID;
+";
+
+/// A database that is open and checked.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    /// With links followed.
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) boot: Boot,
+}
+
+/// All openings of this process happen one after the other: see [`file::prepare`].
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// Opens the database, creating it if it is missing, waiting for other processes until `until`.
+pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, StoreError> {
+    let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    let boot = Boot::current()?;
+    let path = file::locate(options)?;
+    let before = file::prepare(&path, options)?;
+    peek(&path)?;
+
+    // Not SQLITE_OPEN_CREATE: the file is there, with the permissions that it should have.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let doing = "can't open the store";
+    let connection =
+        Connection::open_with_flags(&path, flags).map_err(|error| store_error(&path, doing, &error))?;
+    let failed = |error: rusqlite::Error| store_error(&path, doing, &error);
+    if connection.is_readonly(MAIN_DB).map_err(failed)? {
+        return Err(StoreError::rejected(format!(
+            "{}: this process may only read it; it needs to write to the file and to its folder",
+            path.display()
+        )));
+    }
+    configure(&connection, options).map_err(failed)?;
+    create_tables(&connection, &path, until)?;
+    use_wal(&connection, &path, until)?;
+    enter_boot(&connection, &path, &boot, until)?;
+
+    let identity = Identity::of(&path).map_err(|error| crate::error::file_error(&path, doing, &error))?;
+    if identity.database() != before {
+        return Err(StoreError::transient(format!(
+            "{}: the file was replaced while it was being opened; try again",
+            path.display()
+        )));
+    }
+    Ok(Opened { connection, path, identity, boot })
+}
+
+/// Looks at a database without touching it: no lock, no log, no recovery. What is not ours stays as it is.
+fn peek(path: &Path) -> Result<(), StoreError> {
+    let doing = "can't look at the store";
+    let empty = path.metadata().map_err(|error| crate::error::file_error(path, doing, &error))?.len() == 0;
+    if empty {
+        return Ok(());
+    }
+    let url = format!("file:{}?immutable=1", percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC));
+    // SQLite itself has to do it: were this process to open and close the file by other means, the system
+    // would end the locks that another handle of this process has on it.
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let ids = Connection::open_with_flags(url, flags).and_then(|connection| ids(&connection));
+    check_ids(path, ids.map_err(|error| store_error(path, doing, &error))?)
+}
+
+/// Application id and format of a database.
+fn ids(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    let application = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let format = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok((application, format))
+}
+
+fn check_ids(path: &Path, (application, format): (i32, i32)) -> Result<(), StoreError> {
+    if application != APPLICATION_ID {
+        return Err(StoreError::rejected(format!(
+            "{}: it is a database of another program (application id {application:#x}), so it was left as it \
+             is; choose another path",
+            path.display()
+        )));
+    }
+    check_format(path, format)
+}
+
+/// Refuses every format but ours.
+pub(crate) fn check_format(path: &Path, format: i32) -> Result<(), StoreError> {
+    if format == FORMAT {
+        return Ok(());
+    }
+    let advice = if format > FORMAT {
+        "update this program; until then it can't know who holds a lease"
+    } else {
+        "this is no format of a published version; choose another path"
+    };
+    Err(StoreError::unsupported(format!(
+        "{}: the store has format {format}, this program knows format {FORMAT}: {advice}",
+        path.display()
+    )))
+}
+
+fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    // Waiting is done by `wait_while_busy`, which knows how long each operation may take.
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // NORMAL: a commit survives the death of any process; after a power failure the last ones may be gone,
+    // but then every lease is over anyway, and tokens go on above the wall clock.
+    connection.execute_batch(
+        "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;
+         PRAGMA cell_size_check = ON; PRAGMA journal_size_limit = 8388608;",
+    )?;
+    if let Some(pages) = options.max_pages {
+        connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+/// Creates the tables in a database that is empty. This is done before the change to WAL: so the first page
+/// of the file itself always says whose it is.
+fn create_tables(connection: &Connection, path: &Path, until: Instant) -> Result<(), StoreError> {
+    let doing = "can't create the tables";
+    transaction(connection, path, doing, until, |connection| {
+        let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        let ids = ids(connection)?;
+        if tables > 0 || ids != (0, 0) {
+            return Ok(check_ids(path, ids));
+        }
+        connection.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; {TABLES}
+             INSERT INTO store VALUES (1, '', 0, 0);"
+        ))?;
+        Ok(Ok(()))
+    })
+}
+
+fn use_wal(connection: &Connection, path: &Path, until: Instant) -> Result<(), StoreError> {
+    let doing = "can't switch to the write-ahead log";
+    let mode: String = wait_while_busy(path, doing, until, || {
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
+    })?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(StoreError::unsupported(format!(
+        "{}: {doing}: the file system has no memory that processes can share; choose a path on a local disk",
+        path.display()
+    )))
+}
+
+/// Ends everything that is of an earlier boot of the machine, and refuses processes of other time namespaces.
+fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant) -> Result<(), StoreError> {
+    let doing = "can't read the state of the store";
+    transaction(connection, path, doing, until, |connection| {
+        let stored = connection
+            .query_row("SELECT boot, time_namespace FROM store WHERE one = 1", [], |row| {
+                Ok(Boot { id: row.get(0)?, time_namespace: row.get(1)? })
+            })
+            .optional()?;
+        match stored {
+            Some(stored) if stored == *boot => {}
+            Some(stored) if stored.id == boot.id => {
+                return Ok(Err(StoreError::unsupported(format!(
+                    "{}: the processes that use this store have another clock than this one (time namespaces \
+                     {} and {}), so it can't know when their leases end; run it in the same time namespace",
+                    path.display(),
+                    stored.time_namespace,
+                    boot.time_namespace
+                ))));
+            }
+            Some(_) => {
+                connection.execute(
+                    "UPDATE store SET boot = ?1, time_namespace = ?2 WHERE one = 1",
+                    params![boot.id, boot.time_namespace],
+                )?;
+                // What a newer version wrote counts as held until that version removes it.
+                connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
+                connection.execute("DELETE FROM waiter", [])?;
+            }
+            None => {
+                return Ok(Err(StoreError::unsupported(format!(
+                    "{}: the store has lost its state; stop all programs that use it and move it away \
+                     together with its -wal and -shm files",
+                    path.display()
+                ))));
+            }
+        }
+        Ok(Ok(()))
+    })
+}
+
+/// Runs a transaction that is begun as a writer; it is rolled back if either result is an error.
+pub(crate) fn transaction<T>(
+    connection: &Connection,
+    path: &Path,
+    doing: &str,
+    until: Instant,
+    run: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    wait_while_busy(path, doing, until, || begin(connection))?;
+    let result = run(connection);
+    let result = match result {
+        Ok(Ok(value)) => connection.execute_batch("COMMIT").map(|()| Ok(value)),
+        other => other,
+    };
+    if !connection.is_autocommit() {
+        // Nothing to be done about it: a connection that can't roll back fails at its next use.
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    result.unwrap_or_else(|error| Err(store_error(path, doing, &error)))
+}
+
+/// Begins a transaction as a writer, if nobody else is in one.
+pub(crate) fn begin(connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map(drop)
+}
+
+/// Tries again while another process has the database locked, until `until`.
+///
+/// SQLite's own way of waiting sleeps ever longer and lets a process wait for hundreds of milliseconds behind
+/// others that take turns; this one yields first and then looks every 200 µs.
+pub(crate) fn wait_while_busy<T>(
+    path: &Path,
+    doing: &str,
+    until: Instant,
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> Result<T, StoreError> {
+    const YIELDS: u32 = 16;
+    const PAUSE: Duration = Duration::from_micros(200);
+    let begun = clock::now();
+    let mut attempts = 0;
+    loop {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) if is_busy(&error) => {
+                let now = clock::now();
+                if now >= until {
+                    return Err(StoreError::transient(format!(
+                        "{}: {doing}: another process has kept the store locked for {:?}; was one that uses it \
+                         stopped in the middle of a transaction?",
+                        path.display(),
+                        now.saturating_since(begun)
+                    )));
+                }
+                if attempts < YIELDS {
+                    std::thread::yield_now()
+                } else {
+                    std::thread::sleep(PAUSE)
+                }
+                attempts += 1;
+            }
+            Err(error) => return Err(store_error(path, doing, &error)),
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! The operations, each inside a transaction that somebody else begins and commits.
+//!
+//! Results have two levels: the outer error means that the transaction is broken and nothing of it may be
+//! committed; the inner one is the answer to one operation, and its neighbours are not touched by it.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use tenure_core::{Instant, LeaseName, Owner, Token};
+use tenure_store::{
+    Acquire, Acquired, Answer, Eviction, LeaseRecord, Limits, Metadata, Operation, Outcome, Release,
+    Released, Renew, Renewed, StoreError,
+};
+
+use crate::clock;
+use crate::liveness::{HandleId, Life, LiveFolder, Liveness};
+use crate::record::{self, Lease, Record};
+use crate::schema::FORMAT;
+
+/// One transaction's view of the world.
+#[derive(Debug)]
+pub(crate) struct Transaction<'a> {
+    pub(crate) connection: &'a Connection,
+    /// This boot.
+    pub(crate) boot: &'a str,
+    pub(crate) live: &'a LiveFolder,
+    /// This handle.
+    pub(crate) me: &'a Liveness,
+    /// Read after the transaction had begun. It stands still within it: that makes records end early rather
+    /// than late, and lets others wait longer rather than shorter.
+    pub(crate) now: Instant,
+    /// The highest token that this handle has ever seen here, above which it stays even if the file was
+    /// put back to an older state.
+    pub(crate) high_water: u64,
+    /// Whether others wait for a lease that has changed hands: ring the bell after the commit.
+    pub(crate) ring: bool,
+}
+
+/// The answer to one operation, in a transaction that is sound.
+type Step<T> = rusqlite::Result<Result<T, StoreError>>;
+
+/// SQLite's integers are signed; what is above is refused, with room for a few more grants.
+const HIGHEST_TOKEN: u64 = i64::MAX as u64 - 1;
+
+impl Transaction<'_> {
+    pub(crate) fn apply(&mut self, operation: &Operation) -> rusqlite::Result<Outcome> {
+        let outcome = match operation {
+            Operation::Acquire(request) => self.acquire(request)?.map(Answer::Acquire),
+            Operation::Renew(request) => Ok(Answer::Renew(self.renew(request)?)),
+            Operation::Release(request) => Ok(Answer::Release(self.release(request)?)),
+        };
+        Ok(outcome.map_err(|error| error.about(operation.name())))
+    }
+
+    fn acquire(&mut self, request: &Acquire) -> Step<Acquired> {
+        let name = &request.name;
+        let previous = match self.find(name)? {
+            None => None,
+            Some(record) if record.is_over(self.boot, self.now) => Some(record),
+            Some(Record::Readable(lease)) if lease.owner == request.owner.to_string() => {
+                if self.is_lost(&lease) {
+                    // A copy of a file that this handle has lost: its grant is void, but it is the asker's.
+                    Some(Record::Readable(lease))
+                } else {
+                    self.extend(name, request.ttl)?;
+                    return Ok(Ok(Acquired::Granted(lease.token)));
+                }
+            }
+            Some(Record::Readable(lease)) if self.is_dead(&lease) => Some(Record::Readable(lease)),
+            Some(record) => {
+                if request.wait {
+                    self.register(name, true)?;
+                }
+                return Ok(Ok(Acquired::Held(record.holder(self.now))));
+            }
+        };
+        let previous = match previous {
+            Some(Record::Readable(lease)) => lease.token.get(),
+            _ => 0,
+        };
+        let token = match self.next_token(previous.max(request.floor.get()))? {
+            Ok(token) => token,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.write(name, &request.owner, token, request)?;
+        self.ring |= self.somebody_waits(name)?;
+        Ok(Ok(Acquired::Granted(token)))
+    }
+
+    fn renew(&mut self, request: &Renew) -> rusqlite::Result<Renewed> {
+        match self.find(&request.name)? {
+            Some(Record::Readable(lease))
+                if self.is_held_by(&lease, &request.owner, Some(request.token)) && !self.is_lost(&lease) =>
+            {
+                self.extend(&request.name, request.ttl)?;
+                Ok(Renewed::Renewed)
+            }
+            _ => Ok(Renewed::NotYours),
+        }
+    }
+
+    fn release(&mut self, request: &Release) -> rusqlite::Result<Released> {
+        match self.find(&request.name)? {
+            Some(Record::Readable(lease)) if self.is_held_by(&lease, &request.owner, request.token) => {
+                self.delete(&request.name)?;
+                let others_chosen = self.choose(&request.name, lease.token.get())?;
+                Ok(Released::Released { others_chosen })
+            }
+            _ => Ok(Released::NotYours),
+        }
+    }
+
+    /// Takes a lease away; tells who had it.
+    pub(crate) fn evict(&mut self, name: &LeaseName, how: Eviction) -> Step<Option<LeaseRecord>> {
+        let Some(record) = self.find(name)?.filter(|record| !record.is_over(self.boot, self.now)) else {
+            return Ok(Ok(None));
+        };
+        let evicted = LeaseRecord::new(name.clone(), record.holder(self.now));
+        match (how, record) {
+            (Eviction::Replace, Record::Readable(lease)) => {
+                // The handle stays: if its process dies before the TTL is over, the lease is free at once.
+                if !lease.owner.starts_with(EVICTED) {
+                    self.connection
+                        .prepare_cached("UPDATE lease SET owner = ?2 WHERE name = ?1")?
+                        .execute(params![name.as_str().as_bytes(), format!("{EVICTED}{}", lease.owner)])?;
+                }
+            }
+            (Eviction::Replace, Record::Unreadable { problem, .. }) => {
+                let message = format!("{problem}; its holder can't be replaced, only be removed at once");
+                return Ok(Err(StoreError::rejected(message).about(name)));
+            }
+            (Eviction::Delete, record) => {
+                self.delete(name)?;
+                let token = match record {
+                    Record::Readable(lease) => lease.token.get(),
+                    Record::Unreadable { .. } => self.stored_high_water()?,
+                };
+                self.choose(name, token)?;
+            }
+        }
+        Ok(Ok(Some(evicted)))
+    }
+
+    /// The row of a lease, also when it is over.
+    pub(crate) fn find(&self, name: &LeaseName) -> rusqlite::Result<Option<Record>> {
+        self.connection
+            .prepare_cached(&format!("SELECT {} FROM lease WHERE name = ?1", record::COLUMNS))?
+            .query_row([name.as_str().as_bytes()], |row| Ok(Record::read(row)))
+            .optional()
+    }
+
+    fn is_held_by(&self, lease: &Lease, owner: &Owner, token: Option<Token>) -> bool {
+        lease.boot == self.boot
+            && lease.expires > self.now
+            && token.is_none_or(|token| lease.token == token)
+            && lease.owner == owner.to_string()
+    }
+
+    /// Whether the grant was made to this handle in a file that was replaced since: see
+    /// [`Lineage`](crate::liveness::Lineage).
+    fn is_lost(&self, lease: &Lease) -> bool {
+        lease.handle.is_some_and(|handle| handle.is_earlier_than(self.me.handle()))
+    }
+
+    /// Whether the holder's process has certainly died.
+    fn is_dead(&self, lease: &Lease) -> bool {
+        lease.early && lease.handle.is_some_and(|handle| self.life(handle) == Life::Dead)
+    }
+
+    fn life(&self, handle: HandleId) -> Life {
+        if handle == self.me.handle() {
+            Life::Alive
+        } else if self.me.is_visible() {
+            self.live.probe(handle)
+        } else {
+            // Who offers no proof asks for none.
+            Life::Unknown
+        }
+    }
+
+    /// Above every earlier grant's, above `at_least`, and above the wall clock: if the file is lost together
+    /// with its high water, tokens still go on rising.
+    fn next_token(&mut self, at_least: u64) -> Step<Token> {
+        let highest = self.stored_high_water()?.max(self.high_water).max(at_least);
+        if highest >= HIGHEST_TOKEN {
+            return Ok(Err(StoreError::rejected(format!(
+                "no token is left above {highest}, which is the floor that was asked for or an earlier grant's \
+                 token"
+            ))));
+        }
+        let token = highest.max(clock::wall_micros().saturating_sub(1)) + 1;
+        self.connection
+            .prepare_cached("UPDATE store SET high_water = ?1 WHERE one = 1")?
+            .execute([signed(token)])?;
+        self.high_water = token;
+        Ok(Ok(Token::new(token)))
+    }
+
+    fn stored_high_water(&self) -> rusqlite::Result<u64> {
+        let stored: i64 = self
+            .connection
+            .prepare_cached("SELECT high_water FROM store WHERE one = 1")?
+            .query_row([], |row| row.get(0))?;
+        u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, stored))
+    }
+
+    fn write(
+        &self,
+        name: &LeaseName,
+        owner: &Owner,
+        token: Token,
+        request: &Acquire,
+    ) -> rusqlite::Result<()> {
+        let Metadata { host, pid, text, .. } = &request.metadata;
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO lease (name, format, token, owner, boot, expires, ttl, since, handle, \
+                 early, host, pid, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )?
+            .execute(params![
+                name.as_str().as_bytes(),
+                FORMAT,
+                signed(token.get()),
+                owner.to_string(),
+                self.boot,
+                signed((self.now + request.ttl).as_nanos()),
+                duration(request.ttl),
+                signed(clock::wall_micros()),
+                self.me.handle().as_bytes(),
+                self.me.is_visible(),
+                host.as_deref(),
+                pid,
+                text.as_deref(),
+            ])
+            .map(drop)
+    }
+
+    /// Gives the holder the whole TTL from now on, and names this handle as the one whose life counts.
+    fn extend(&self, name: &LeaseName, ttl: std::time::Duration) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(
+                "UPDATE lease SET expires = ?2, ttl = ?3, handle = ?4, early = ?5 WHERE name = ?1",
+            )?
+            .execute(params![
+                name.as_str().as_bytes(),
+                signed((self.now + ttl).as_nanos()),
+                duration(ttl),
+                self.me.handle().as_bytes(),
+                self.me.is_visible(),
+            ])
+            .map(drop)
+    }
+
+    fn delete(&self, name: &LeaseName) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM lease WHERE name = ?1")?
+            .execute([name.as_str().as_bytes()])
+            .map(drop)
+    }
+}
+
+/// What an evicted owner's name begins with. No real owner can be taken for one: the rest has another
+/// process's 128 random bits in it.
+const EVICTED: &str = "(evicted) ";
+
+/// As SQLite keeps it; times and tokens stay far below the limit.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn duration(value: std::time::Duration) -> i64 {
+    i64::try_from(value.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The longest host name that is kept: the limit of the domain name system.
+const LONGEST_HOST: usize = 255;
+
+/// Refuses what no store should be asked, before anything is sent.
+pub(crate) fn check(operation: &Operation, limits: &Limits) -> Result<(), StoreError> {
+    let refuse = |message: String| Err(StoreError::rejected(message).about(operation.name()));
+    let (ttl, metadata) = match operation {
+        Operation::Acquire(request) => (request.ttl, Some(&request.metadata)),
+        Operation::Renew(request) => (request.ttl, None),
+        Operation::Release(_) => return Ok(()),
+    };
+    if ttl < limits.min_ttl || ttl > limits.max_ttl {
+        return refuse(format!(
+            "the TTL is {ttl:?}, but it must lie between {:?} and {:?}",
+            limits.min_ttl, limits.max_ttl
+        ));
+    }
+    let Some(metadata) = metadata else { return Ok(()) };
+    for (what, text, most) in
+        [("text", &metadata.text, Metadata::MAX_TEXT_BYTES), ("host name", &metadata.host, LONGEST_HOST)]
+    {
+        let bytes = text.as_ref().map_or(0, |text| text.len());
+        if bytes > most {
+            return refuse(format!("the {what} kept with the lease has {bytes} bytes, at most {most} fit"));
+        }
+    }
+    Ok(())
+}
+
+/// Waiters.
+impl Transaction<'_> {
+    /// Notes that this handle waits for the lease. `again` forgets that it was chosen: it has tried since.
+    pub(crate) fn register(&self, name: &LeaseName, again: bool) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached(
+                "INSERT INTO waiter (name, handle, boot, since, expires, early, chosen)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)
+                 ON CONFLICT (name, handle) DO UPDATE SET boot = ?3, expires = ?5, early = ?6,
+                 chosen = CASE WHEN ?7 THEN 0 ELSE chosen END",
+            )?
+            .execute(params![
+                name.as_str().as_bytes(),
+                self.me.handle().as_bytes(),
+                self.boot,
+                signed(self.now.as_nanos()),
+                signed((self.now + WAITER_TTL).as_nanos()),
+                self.me.is_visible(),
+                again,
+            ])
+            .map(drop)
+    }
+
+    /// Forgets that this handle waits for the lease.
+    pub(crate) fn unregister(&self, name: &LeaseName) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM waiter WHERE name = ?1 AND handle = ?2")?
+            .execute(params![name.as_str().as_bytes(), self.me.handle().as_bytes()])
+            .map(drop)
+    }
+
+    /// Whether other handles wait for the lease.
+    fn somebody_waits(&self, name: &LeaseName) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM waiter WHERE name = ?1 AND handle <> ?2 LIMIT 1")?
+            .exists(params![name.as_str().as_bytes(), self.me.handle().as_bytes()])
+    }
+
+    /// Chooses up to two of the other handles that wait, those first that were never chosen or longest ago;
+    /// the dead are removed. `token` is that of the grant that has ended.
+    fn choose(&mut self, name: &LeaseName, token: u64) -> rusqlite::Result<bool> {
+        /// So many are woken at once: the second for the case that the first can't.
+        const CHOSEN: usize = 2;
+        /// So many are looked at, that is, at most so many corpses hold up a release.
+        const CANDIDATES: i64 = 32;
+        let bytes = name.as_str().as_bytes();
+        let candidates: Vec<(HandleId, bool)> = self
+            .connection
+            .prepare_cached(
+                "SELECT handle, early FROM waiter WHERE name = ?1 AND handle <> ?2 AND boot = ?3 AND \
+                 expires > ?4 ORDER BY chosen, since LIMIT ?5",
+            )?
+            .query_map(
+                params![
+                    bytes,
+                    self.me.handle().as_bytes(),
+                    self.boot,
+                    signed(self.now.as_nanos()),
+                    CANDIDATES
+                ],
+                |row| Ok((row.get_ref(0)?.as_blob().ok().and_then(HandleId::from_bytes), row.get(1)?)),
+            )?
+            .filter_map(|row| row.map(|(handle, early)| Some((handle?, early))).transpose())
+            .collect::<rusqlite::Result<_>>()?;
+        let mut chosen = 0;
+        for (handle, early) in candidates {
+            if early && self.life(handle) == Life::Dead {
+                self.connection
+                    .prepare_cached("DELETE FROM waiter WHERE name = ?1 AND handle = ?2")?
+                    .execute(params![bytes, handle.as_bytes()])?;
+                continue;
+            }
+            self.ring = true;
+            if chosen == CHOSEN {
+                break;
+            }
+            self.connection
+                .prepare_cached("UPDATE waiter SET chosen = ?3 WHERE name = ?1 AND handle = ?2")?
+                .execute(params![bytes, handle.as_bytes(), signed(token)])?;
+            chosen += 1;
+        }
+        Ok(chosen > 0)
+    }
+
+    /// Whether this handle was chosen, and when the grant with which token ended.
+    pub(crate) fn chosen(&self, name: &LeaseName) -> rusqlite::Result<u64> {
+        let chosen: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT chosen FROM waiter WHERE name = ?1 AND handle = ?2")?
+            .query_row(params![name.as_str().as_bytes(), self.me.handle().as_bytes()], |row| row.get(0))
+            .optional()?;
+        Ok(chosen.and_then(|token| u64::try_from(token).ok()).unwrap_or(0))
+    }
+}
+
+/// How long a waiter is remembered without a sign of it. Whoever waits longer renews its registration.
+pub(crate) const WAITER_TTL: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Cleaning up.
+impl Transaction<'_> {
+    /// Looks at the next `most` leases after `from` and removes those that are over; returns where to go on.
+    pub(crate) fn sweep(&self, from: &[u8], most: usize) -> rusqlite::Result<Vec<u8>> {
+        let mut rows = Vec::new();
+        {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT name, format = ?2 AND (boot <> ?3 OR expires <= ?4) FROM lease WHERE name > ?1 \
+                 ORDER BY name LIMIT ?5",
+            )?;
+            let mut found = statement.query(params![
+                from,
+                FORMAT,
+                self.boot,
+                signed(self.now.as_nanos()),
+                i64::try_from(most).unwrap_or(i64::MAX)
+            ])?;
+            while let Some(row) = found.next()? {
+                rows.push((row.get_ref(0)?.as_blob().unwrap_or_default().to_owned(), row.get::<_, bool>(1)?));
+            }
+        }
+        for (name, over) in &rows {
+            if *over {
+                self.connection.prepare_cached("DELETE FROM lease WHERE name = ?1")?.execute([name])?;
+            }
+        }
+        // At the end of the table it begins anew.
+        Ok(if rows.len() < most { Vec::new() } else { rows.pop().map(|(name, _)| name).unwrap_or_default() })
+    }
+
+    /// Removes the waiters that gave no sign for long.
+    pub(crate) fn sweep_waiters(&self) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM waiter WHERE boot <> ?1 OR expires <= ?2")?
+            .execute(params![self.boot, signed(self.now.as_nanos())])
+            .map(drop)
+    }
+
+    /// Whether a lease that is not over names this handle.
+    pub(crate) fn is_named(&self, handle: HandleId) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM lease WHERE handle = ?1 AND boot = ?2 AND expires > ?3 LIMIT 1")?
+            .exists(params![handle.as_bytes(), self.boot, signed(self.now.as_nanos())])
+    }
+}
+
+/// At most `most` leases that are held, after `after`, in the order of their names' bytes.
+pub(crate) fn list(
+    connection: &Connection,
+    boot: &str,
+    now: Instant,
+    after: Option<&LeaseName>,
+    most: usize,
+) -> rusqlite::Result<Vec<LeaseRecord>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {} FROM lease WHERE name > ?1 AND (format <> ?2 OR boot = ?3 AND expires > ?4) \
+             ORDER BY name LIMIT ?5",
+            record::COLUMNS
+        ))?
+        .query_map(
+            params![
+                after.map_or("", LeaseName::as_str).as_bytes(),
+                FORMAT,
+                boot,
+                signed(now.as_nanos()),
+                i64::try_from(most).unwrap_or(i64::MAX)
+            ],
+            |row| Ok(record::listed(row, now)),
+        )?
+        .filter_map(Result::transpose)
+        .collect()
+}

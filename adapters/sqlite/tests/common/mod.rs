@@ -1,0 +1,131 @@
+//! What the tests of this folder share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use tenure_sqlite::SqliteStore;
+use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token};
+use tenure_store::{
+    Acquire, Acquired, Answer, Holder, Metadata, Operation, Outcome, Release, Released, Renew, Renewed,
+    Replies, Store, StoreError,
+};
+
+/// Long enough for a machine under load; nothing waits this long when all is well.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// A folder for a store, removed at the end.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.0.path().join("leases.db")
+    }
+
+    pub(crate) fn store(&self) -> SqliteStore {
+        SqliteStore::open(self.database()).unwrap()
+    }
+}
+
+pub(crate) fn name(text: &str) -> LeaseName {
+    LeaseName::new(text).unwrap()
+}
+
+/// The owner of acquisition `n` of process `process`.
+pub(crate) fn owner(process: u64, n: u64) -> Owner {
+    Identity::new(format!("test-{process}"), Incarnation::new(u128::from(process)))
+        .unwrap()
+        .owner(Acquisition(n))
+}
+
+pub(crate) fn acquire(lease: &str, owner: Owner, ttl: Duration) -> Acquire {
+    Acquire {
+        name: name(lease),
+        owner,
+        ttl,
+        floor: Token::ZERO,
+        wait: false,
+        metadata: Metadata::new(),
+        timeout: LIMIT,
+    }
+}
+
+/// All outcomes of a batch.
+pub(crate) fn execute(store: &SqliteStore, batch: Vec<Operation>) -> Vec<Outcome> {
+    let outcomes = Arc::new(Mutex::new(vec![None; batch.len()]));
+    let sink = Arc::clone(&outcomes);
+    let replies = Replies::new(batch.len(), move |index, outcome| {
+        let before = sink.lock().unwrap()[index].replace(outcome);
+        assert!(before.is_none(), "one outcome each");
+    });
+    block_on(store.execute(batch, replies));
+    let outcomes = std::mem::take(&mut *outcomes.lock().unwrap());
+    outcomes.into_iter().map(|outcome| outcome.expect("every operation has an outcome")).collect()
+}
+
+pub(crate) fn try_acquire(store: &SqliteStore, request: Acquire) -> Result<Acquired, StoreError> {
+    match execute(store, vec![Operation::Acquire(request)]).remove(0)? {
+        Answer::Acquire(acquired) => Ok(acquired),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn granted(store: &SqliteStore, lease: &str, owner: Owner, ttl: Duration) -> Token {
+    match try_acquire(store, acquire(lease, owner, ttl)) {
+        Ok(Acquired::Granted(token)) => token,
+        other => panic!("{lease}: {other:?}"),
+    }
+}
+
+pub(crate) fn held(store: &SqliteStore, lease: &str, owner: Owner, ttl: Duration) -> Holder {
+    match try_acquire(store, acquire(lease, owner, ttl)) {
+        Ok(Acquired::Held(holder)) => holder,
+        other => panic!("{lease}: {other:?}"),
+    }
+}
+
+pub(crate) fn renew(
+    store: &SqliteStore,
+    lease: &str,
+    owner: Owner,
+    token: Token,
+    ttl: Duration,
+) -> Result<Renewed, StoreError> {
+    let request = Renew { name: name(lease), owner, token, ttl, timeout: LIMIT };
+    match execute(store, vec![Operation::Renew(request)]).remove(0)? {
+        Answer::Renew(renewed) => Ok(renewed),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn release(
+    store: &SqliteStore,
+    lease: &str,
+    owner: Owner,
+    token: Option<Token>,
+) -> Result<Released, StoreError> {
+    let request = Release { name: name(lease), owner, token, timeout: LIMIT };
+    match execute(store, vec![Operation::Release(request)]).remove(0)? {
+        Answer::Release(released) => Ok(released),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Looks until it is so.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = std::time::SystemTime::now();
+    while !condition() {
+        assert!(begun.elapsed().unwrap_or_default() < LIMIT, "still not so: {what}");
+        std::thread::yield_now();
+    }
+}
