@@ -41,7 +41,7 @@ pub use tenure_driver::{
 };
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
-#[cfg(all(feature = "sqlite", unix, any()))]
+#[cfg(all(feature = "sqlite", unix))]
 pub use tenure_sqlite::{SqliteOptions, SqliteStore};
 #[cfg(feature = "tokio")]
 pub use tenure_tokio::Tokio;

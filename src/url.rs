@@ -52,25 +52,25 @@ fn memory(_rest: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "memory", feature: "memory" })
 }
 
-#[cfg(all(feature = "sqlite", unix, any()))]
+#[cfg(all(feature = "sqlite", unix))]
 fn sqlite(url: &str) -> Result<AnyStore, ConnectError> {
     let options = tenure_sqlite::SqliteOptions::from_url(url)?;
     Ok(AnyStore::new(tenure_sqlite::SqliteStore::new(options)))
 }
 
-#[cfg(not(all(feature = "sqlite", unix, any())))]
+#[cfg(not(all(feature = "sqlite", unix)))]
 fn sqlite(_url: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "sqlite", feature: "sqlite" })
 }
 
 /// The store of `embedded:app`.
-#[cfg(all(feature = "sqlite", unix, any()))]
+#[cfg(all(feature = "sqlite", unix))]
 pub(crate) fn embedded_store(app: &str) -> Result<AnyStore, ConnectError> {
     let options = tenure_sqlite::SqliteOptions::for_app(app)?;
     Ok(AnyStore::new(tenure_sqlite::SqliteStore::new(options)))
 }
 
-#[cfg(not(all(feature = "sqlite", unix, any())))]
+#[cfg(not(all(feature = "sqlite", unix)))]
 pub(crate) fn embedded_store(_app: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "embedded", feature: "sqlite" })
 }
