@@ -1,0 +1,8 @@
+//! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store.
+
+mod crashes;
+mod harness;
+mod operators;
+mod signals;
+mod terminal;
+mod usage;
