@@ -259,20 +259,34 @@ impl<J: Jitter> Lease<J> {
     pub fn end(&mut self, now: Instant) {
         self.advance(now);
         match &self.state {
-            State::Idle(_) | State::Acquiring(_) | State::Waiting(_) => self.fail(AcquireFailure::GivenUp),
+            _ if self.is_candidate() => self.fail(AcquireFailure::GivenUp),
             State::Held(Held { hold, .. }) | State::Stopping(Stopping { hold, .. }) => {
                 self.release(hold.n, Some(hold.token), Then::Announce);
             }
             State::Lost(lost) => self.release(lost.n, Some(lost.token), Then::Announce),
-            State::Releasing(_) | State::Lingering(_) | State::Over => {}
+            State::Idle(_)
+            | State::Acquiring(_)
+            | State::Waiting(_)
+            | State::Releasing(_)
+            | State::Lingering(_)
+            | State::Over => {}
         }
     }
 
     /// Ends the candidacy with this verdict; a hold is left alone.
     pub(crate) fn refuse(&mut self, now: Instant, why: AcquireFailure) {
         self.advance(now);
-        if matches!(self.state, State::Idle(_) | State::Acquiring(_) | State::Waiting(_)) {
+        if self.is_candidate() {
             self.fail(why);
+        }
+    }
+
+    /// Whether it wants a lease and has none.
+    fn is_candidate(&self) -> bool {
+        match &self.state {
+            State::Idle(_) | State::Acquiring(_) | State::Waiting(_) => true,
+            State::Releasing(releasing) => matches!(releasing.then, Then::Resume { .. }),
+            State::Held(_) | State::Stopping(_) | State::Lost(_) | State::Lingering(_) | State::Over => false,
         }
     }
 

@@ -376,11 +376,11 @@ impl<J: Jitter> Node<J> {
                 entry.lease.handle(self.now.max(now), Event::Reply { id, reply })?;
                 self.counters.0.stale_replies += entry.lease.stale_replies() - before;
                 let slot = entry.slot;
+                let active = self.slots.get(&slot).and_then(|slot| slot.active);
                 self.clamp(now);
                 self.settle(key);
                 if matches!(reply, Reply::Released { .. })
-                    && let Some(active) = self.slots.get(&slot).and_then(|slot| slot.active)
-                    && active != key
+                    && let Some(active) = active.filter(|active| *active != key)
                 {
                     // It was our own record that the next candidate here may wait for.
                     self.look_again(active, true);

@@ -17,6 +17,8 @@
 mod clock;
 mod hints;
 mod state;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::fmt;

@@ -15,7 +15,7 @@ use tenure_store::{
 
 use crate::clock;
 use crate::error::{file_error, is_broken, store_error};
-use crate::liveness::{Life, Lineage, LiveFolder, Liveness};
+use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness};
 use crate::options::SqliteOptions;
 use crate::record::Record;
 use crate::schema::{self, Opened};
@@ -42,7 +42,6 @@ pub(crate) struct Database {
 pub(crate) struct Sight {
     pub(crate) record: Option<Record>,
     pub(crate) over: bool,
-    pub(crate) dead: bool,
     pub(crate) chosen: u64,
     pub(crate) now: Instant,
 }
@@ -107,6 +106,11 @@ impl Database {
 
     pub(crate) const fn me(&self) -> &Liveness {
         &self.me
+    }
+
+    /// Whether the process behind a handle still lives.
+    pub(crate) fn life(&self, handle: HandleId) -> Life {
+        self.live.life(handle, &self.me)
     }
 
     pub(crate) const fn path(&self) -> &PathBuf {
@@ -282,7 +286,7 @@ impl Database {
             let record = transaction.find(name)?;
             let over = record.as_ref().is_none_or(|record| record.is_over(transaction.boot, transaction.now));
             let chosen = if over { transaction.chosen(name)? } else { 0 };
-            Ok(Sight { record, over, dead: false, chosen, now: transaction.now })
+            Ok(Sight { record, over, chosen, now: transaction.now })
         })
     }
 

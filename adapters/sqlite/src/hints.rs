@@ -37,11 +37,6 @@ impl HintQueue {
         Some(HintStream { queue: Arc::clone(self) })
     }
 
-    /// Whether anybody wants hints.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.lock().listening
-    }
-
     pub(crate) fn push(&self, hint: Hint) {
         let mut state = self.lock();
         if !state.listening || state.closed || state.hints.back() == Some(&Hint::Resync) {

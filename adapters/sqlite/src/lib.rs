@@ -6,6 +6,7 @@ compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and 
 mod clock;
 mod database;
 mod error;
+mod events;
 mod file;
 mod hints;
 mod liveness;

@@ -141,6 +141,18 @@ impl LiveFolder {
         }
     }
 
+    /// Whether the process behind this handle still lives, for `me` to know.
+    pub(crate) fn life(&self, handle: HandleId, me: &Liveness) -> Life {
+        if handle == me.handle() {
+            Life::Alive
+        } else if me.is_visible() {
+            self.probe(handle)
+        } else {
+            // Who offers no proof asks for none.
+            Life::Unknown
+        }
+    }
+
     /// The handles of at most `most` files of the folder that prove a death.
     pub(crate) fn dead(&self, most: usize) -> Vec<HandleId> {
         let Ok(entries) = self.path.read_dir() else { return Vec::new() };

@@ -166,14 +166,7 @@ impl Transaction<'_> {
     }
 
     fn life(&self, handle: HandleId) -> Life {
-        if handle == self.me.handle() {
-            Life::Alive
-        } else if self.me.is_visible() {
-            self.live.probe(handle)
-        } else {
-            // Who offers no proof asks for none.
-            Life::Unknown
-        }
+        self.live.life(handle, self.me)
     }
 
     /// Above every earlier grant's, above `at_least`, and above the wall clock: if the file is lost together
@@ -327,6 +320,14 @@ impl Transaction<'_> {
         self.connection
             .prepare_cached("DELETE FROM waiter WHERE name = ?1 AND handle = ?2")?
             .execute(params![name.as_str().as_bytes(), self.me.handle().as_bytes()])
+            .map(drop)
+    }
+
+    /// Forgets all that this handle waits for.
+    pub(crate) fn unregister_all(&self) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("DELETE FROM waiter WHERE handle = ?1")?
+            .execute([self.me.handle().as_bytes()])
             .map(drop)
     }
 

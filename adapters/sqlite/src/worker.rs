@@ -147,14 +147,14 @@ impl Worker {
             }
             Job::Watch(name, reply) => {
                 let until = patience();
-                let result = match self.open(until) {
-                    Ok(_) => self.watcher.watch(self.database.as_mut(), &name, until),
-                    Err(error) => Err(error),
-                };
+                let result = self.open(until).map(drop).and_then(|()| match &mut self.database {
+                    Some(database) => self.watcher.watch(database, &name, until),
+                    None => Ok(()),
+                });
                 let _ = reply.send(result.map_err(|error| error.about(&name)));
             }
             Job::Unwatch(name, reply) => {
-                self.watcher.unwatch(self.database.as_mut(), &name, patience());
+                self.watcher.unwatch(self.database.as_mut(), &name);
                 let _ = reply.send(Ok(()));
             }
             Job::Liveness(reply) => {
@@ -193,11 +193,13 @@ impl Worker {
             let operations: Vec<&Operation> =
                 open.iter().map(|&(b, o, _)| &batches[b].operations[o]).collect();
             let outcomes = database.execute(&operations);
+            if operations.iter().any(|operation| !matches!(operation, Operation::Renew(_))) {
+                self.watcher.look_again();
+            }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {
                 batches[b].replies.deliver(o, outcome);
             }
             database.clean(clock::now());
-            self.watcher.look_again();
         }
         for batch in batches {
             // The outcomes are there before the caller is told that all are.
@@ -249,9 +251,9 @@ impl Worker {
             }
         }
         if self.database.is_none() {
-            self.database = Some(Database::open(&self.options, self.lineage, until)?);
+            let database = self.database.insert(Database::open(&self.options, self.lineage, until)?);
             self.lost = false;
-            self.watcher.reopened(self.database.as_mut(), until);
+            self.watcher.reopened(database);
         }
         self.database.as_mut().ok_or_else(|| StoreError::transient("the store is not open"))
     }

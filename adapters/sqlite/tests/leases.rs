@@ -208,7 +208,7 @@ fn all_files_are_for_this_user_alone_and_a_closed_store_leaves_no_liveness_file(
             .unwrap()
             .filter_map(|entry| Some(entry.unwrap().metadata().ok()?.permissions().mode() & 0o777))
             .collect();
-        assert!(modes.iter().all(|mode| *mode == 0o600), "{modes:o?}");
+        assert!(modes.iter().all(|mode| *mode == 0o600), "{modes:?}");
         modes.len() - 1
     };
     assert_eq!(handles(), 1);

@@ -1,6 +1,115 @@
 //! The contract between Tenure and its stores.
+//!
+//! A store keeps one record per lease that is held. The core decides when to ask it for what; an adapter
+//! carries that out. This page is what an adapter must keep for the whole to be safe. To write one, implement
+//! [`SimpleStore`] (there is a sketch at the trait, and a whole one in `examples/own_store.rs`), and hold it
+//! against the properties of the module `conformance` (feature `conformance`).
+//!
+//! # Atomic, on one clock
+//!
+//! Each operation is atomic at the store: two that meet are executed one after the other. A record is *over*
+//! once its TTL has run out by the store's own clock; nothing else ends it but [`Release`] and
+//! [`Eviction::Delete`]. Only durations go to the store and come back; the time of a client never does. How
+//! much the store's clock may be off is stated in [`Limits::clock`], and the core takes it off every TTL: a
+//! store must not grant a lease before the holder's validity, counted from when the holder sent its request,
+//! is over.
+//!
+//! # The operations
+//!
+//! [`Acquire`] grants the lease if there is no record, or none that is not over. If the record is of the
+//! owner that asks, it confirms: the same token again, and the TTL begins anew, as in a renewal. So to ask
+//! again after a lost answer is harmless. Every other owner is refused, also another acquisition of the same
+//! process, and the same process once it was started again: owners are compared as whole texts,
+//! `{instance}/{incarnation}.{n}`.
+//!
+//! [`Renew`] begins the TTL anew if the record is not over and has this owner *and* this token. It never
+//! makes a record. Its [`Renewed::NotYours`] is definite: the core stops the work at once.
+//!
+//! [`Release`] removes the record if it has this owner, and this token if one is given. It never ends the
+//! grant of another, however late it comes.
+//!
+//! An operation that is executed twice does what it does once: networks repeat, and so do clients that time
+//! out.
+//!
+//! # What failed, and what is not known
+//!
+//! An error says who can mend it: [`StoreErrorKind`]. [`StoreError::transient`] promises that nothing was
+//! done. Whatever may have been executed, or may yet be (a timeout, a connection that broke with the request
+//! under way), is [`StoreError::unknown`]. An adapter repeats only what the store certainly did not execute: a
+//! script that was not loaded, a redirect. It does not repeat after a timeout, and it turns off its client
+//! library's own retries: trying again is the core's, which knows how much time is left. An adapter ends
+//! each operation by the request's `timeout`, so that one without an answer keeps no others waiting. Its future
+//! may be dropped at any point; then the outcome is unknown, and later operations must work all the same.
+//!
+//! # Tokens
+//!
+//! A new grant has a [token](core::Token) above that of every earlier grant of the lease, whatever ended that:
+//! release, expiry, eviction, a restart of the store; and above the request's `floor`, the highest token that
+//! the asking process has seen. A renewal and a confirmation keep the token; a grant after any gap has a new
+//! one, also for the same owner. Zero is never given.
+//!
+//! Where the store has no number of its own that never falls, a token is
+//! `max(high water, floor, wall-clock microseconds - 1) + 1` with one high water for all leases of a store: so
+//! no trace of a lease need be kept when it is over, and tokens rise even if the store lost everything. A
+//! floor so high that tokens could run out is refused ([`check_floor`]), never wrapped around. A store whose
+//! tokens the server gives, and which cannot lift them, may grant below the floor: the core gives such a grant
+//! back and reports that the store went back in time.
+//!
+//! # Waiters and hints
+//!
+//! A waiter sleeps until a hint comes, or until the TTL that it was told of is over. Hints make hand-over
+//! fast; they are never evidence, and a store without any is complete. They are lossy: [`Hint::Resync`] says
+//! that some may be missing, after a reconnection or when a queue ran over. Queues are bounded.
+//!
+//! A store handle *watches* a lease between [`watch`](SimpleStore::watch) and
+//! [`unwatch`](SimpleStore::unwatch): it hears of every release ([`Wake::Free`](core::Wake::Free)), also of
+//! one by an operator, and of every grant to another handle ([`Wake::Held`](core::Wake::Held)). Once `watch`
+//! has returned, nothing is missed without a `Resync`.
+//!
+//! A handle *waits* for a lease once it watches it, or once it was refused with [`Acquire::wait`] set. A
+//! release names up to two of the waiters, those that have waited longest, as `chosen`, so that not all try at
+//! once; never one of the handle that releases, whose process knows already; and tells the releaser whether it
+//! named any. Whoever was named must register again to be named again. Registrations end by themselves if
+//! they are not renewed, somewhat after the TTL that the waiter was told of, so that a dead process is skipped.
+//! No order among waiters is promised.
+//!
+//! # Operators
+//!
+//! [`Eviction::Replace`] puts an owner in place that no process can have, for example `evicted`, which has no
+//! slash, and keeps the token and the rest of the TTL: the holder's next renewal fails, and nobody else starts
+//! before the holder must have stopped. [`Eviction::Delete`] frees the lease at once.
+//!
+//! # Records and names
+//!
+//! A record carries what [`Holder`] shows. A record of a newer format, or one that can't be read, counts as
+//! held, never as free, and [`Holder::problem`] says why. Formats and key layouts are documented and versioned,
+//! so that programs in other languages can join. What is over leaves nothing behind for good.
+//!
+//! Any UTF-8 text of 1 to 255 bytes names a lease, and no two texts name the same one: no folding of case, no
+//! Unicode normalization, no trimming, no cutting; where a store forbids a character the name is encoded
+//! reversibly. Listing gives back the names as they were.
+//!
+//! # Bounds
+//!
+//! A TTL outside of [`Limits`], metadata that is too long, a floor that is too high: all are refused as
+//! [`StoreError::rejected`] before anything is sent, with the lease, the value and the bound;
+//! [`Limits::check`] does it. A store never keeps a lease for another time than was asked for.
+//!
+//! # Batches
+//!
+//! The driver hands over all operations of one turn at once, to [`Store::execute`]. Those on one lease are
+//! carried out in their order; one that fails or is malformed has no effect on the others; each outcome is
+//! delivered as soon as it is known; what has no outcome when [`Replies`] is dropped is unknown. Every
+//! [`SimpleStore`] is a [`Store`] that runs the operations one by one, those on different leases side by side.
+//!
+//! # Connecting
+//!
+//! Constructors are synchronous and do not connect: the first operation does, in the context of the runtime
+//! that polls it. Secrets never appear in an error or in `Debug`.
 
 mod check;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod operation;
 mod replies;

@@ -88,6 +88,24 @@ impl Operation {
     }
 }
 
+impl From<Acquire> for Operation {
+    fn from(acquire: Acquire) -> Self {
+        Self::Acquire(acquire)
+    }
+}
+
+impl From<Renew> for Operation {
+    fn from(renew: Renew) -> Self {
+        Self::Renew(renew)
+    }
+}
+
+impl From<Release> for Operation {
+    fn from(release: Release) -> Self {
+        Self::Release(release)
+    }
+}
+
 /// The answer to [`Acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the driver handles every one")]

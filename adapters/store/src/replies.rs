@@ -51,3 +51,28 @@ impl fmt::Debug for Replies {
         f.debug_struct("Replies").field("delivered", &self.delivered).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::{Answer, Renewed, StoreErrorKind};
+
+    #[test]
+    fn each_operation_has_one_outcome_and_the_rest_is_unknown_at_the_end() {
+        let delivered = Arc::new(Mutex::new(Vec::new()));
+        let sink = delivered.clone();
+        let mut replies = Replies::new(3, move |index, outcome: Outcome| {
+            sink.lock().expect("no panic").push((index, outcome.map_err(|error| error.kind)));
+        });
+        let (first, second) = (Answer::Renew(Renewed::Renewed), Answer::Renew(Renewed::NotYours));
+        replies.deliver(1, Ok(first.clone()));
+        replies.deliver(1, Ok(second));
+        assert_eq!([0, 1, 2, 3].map(|index| replies.is_delivered(index)), [false, true, false, false]);
+        drop(replies);
+        let unknown = Err(StoreErrorKind::Unknown);
+        let expected = [(1, Ok(first)), (0, unknown.clone()), (2, unknown)];
+        assert_eq!(*delivered.lock().expect("no panic"), expected);
+    }
+}

@@ -1,14 +1,15 @@
 //! The traits that an adapter implements.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
 use tenure_core::{LeaseName, StoreClock, Wake};
 
 use crate::{
-    Acquire, Acquired, Answer, Eviction, LeaseRecord, Operation, Release, Released, Renew, Renewed, Replies,
-    StoreError,
+    Acquire, Acquired, Answer, Eviction, LeaseRecord, Operation, Outcome, Release, Released, Renew, Renewed,
+    Replies, StoreError,
 };
 
 /// What a store can do.
@@ -69,6 +70,134 @@ pub type Hints = BoxStream<'static, Hint>;
 /// Each operation is atomic at the store and uses the store's clock. An operation must not be repeated by the
 /// adapter unless the store certainly did not execute it; what is unknown is returned as
 /// [`StoreError::unknown`]. A returned future is polled by whichever runtime the user has, and may be dropped.
+/// The whole contract is on [the front page of the crate](crate).
+///
+/// A sketch, with a map for a store. What it leaves out: `list` and `evict`, what is kept with a record for
+/// people, and that there is more than one process.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::{Mutex, PoisonError};
+/// use tenure_store::core::{Instant, LeaseName, Token};
+/// use tenure_store::{
+///     Acquire, Acquired, Eviction, Holder, LeaseRecord, Release, Released, Renew, Renewed, SimpleStore,
+///     StoreError,
+/// };
+///
+/// struct MapStore {
+///     /// A clock that also counts while the machine sleeps.
+///     now: fn() -> Instant,
+///     leases: Mutex<Leases>,
+/// }
+///
+/// #[derive(Default)]
+/// struct Leases {
+///     last_token: u64,
+///     held: BTreeMap<LeaseName, Record>,
+/// }
+///
+/// struct Record {
+///     owner: String,
+///     token: Token,
+///     ends: Instant,
+/// }
+///
+/// impl MapStore {
+///     /// One operation, atomic since it has the lock, and only with records that are not over.
+///     fn change<T>(&self, act: impl FnOnce(&mut Leases, Instant) -> T) -> T {
+///         let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+///         let now = (self.now)();
+///         leases.held.retain(|_, record| record.ends > now);
+///         act(&mut leases, now)
+///     }
+/// }
+///
+/// impl SimpleStore for MapStore {
+///     async fn acquire(&self, request: Acquire) -> Result<Acquired, StoreError> {
+///         self.limits().check_acquire(&request)?;
+///         tenure_store::check_floor(&request, Token::new(u64::MAX / 2))?;
+///         self.change(|leases, now| {
+///             let (owner, ends) = (request.owner.to_string(), now + request.ttl);
+///             if let Some(record) = leases.held.get_mut(&request.name) {
+///                 if record.owner != owner {
+///                     return Ok(Acquired::Held(record.holder(now)));
+///                 }
+///                 record.ends = ends;
+///                 return Ok(Acquired::Granted(record.token));
+///             }
+///             // A store that outlives its process would take care that this survives too.
+///             leases.last_token = leases.last_token.max(request.floor.get()) + 1;
+///             let token = Token::new(leases.last_token);
+///             leases.held.insert(request.name, Record { owner, token, ends });
+///             Ok(Acquired::Granted(token))
+///         })
+///     }
+///
+///     async fn renew(&self, request: Renew) -> Result<Renewed, StoreError> {
+///         self.limits().check_renew(&request)?;
+///         Ok(self.change(|leases, now| match leases.held.get_mut(&request.name) {
+///             Some(record) if record.is_of(&request.owner.to_string(), Some(request.token)) => {
+///                 record.ends = now + request.ttl;
+///                 Renewed::Renewed
+///             }
+///             _ => Renewed::NotYours,
+///         }))
+///     }
+///
+///     async fn release(&self, request: Release) -> Result<Released, StoreError> {
+///         Ok(self.change(|leases, _| match leases.held.get(&request.name) {
+///             Some(record) if record.is_of(&request.owner.to_string(), request.token) => {
+///                 leases.held.remove(&request.name);
+///                 Released::Released { others_chosen: false }
+///             }
+///             _ => Released::NotYours,
+///         }))
+///     }
+///
+///     async fn inspect(&self, name: LeaseName) -> Result<Option<LeaseRecord>, StoreError> {
+///         Ok(self.change(|leases, now| {
+///             let holder = leases.held.get(&name)?.holder(now);
+///             Some(LeaseRecord::new(name, holder))
+///         }))
+///     }
+///
+/// #   async fn list(&self, _: Option<LeaseName>, _: usize) -> Result<Vec<LeaseRecord>, StoreError> {
+/// #       Ok(Vec::new())
+/// #   }
+/// #   async fn evict(&self, _: LeaseName, _: Eviction) -> Result<Option<LeaseRecord>, StoreError> {
+/// #       Ok(None)
+/// #   }
+///     // list, evict
+/// }
+///
+/// impl Record {
+///     fn is_of(&self, owner: &str, token: Option<Token>) -> bool {
+///         self.owner == owner && token.is_none_or(|token| token == self.token)
+///     }
+///
+///     fn holder(&self, now: Instant) -> Holder {
+///         let mut holder = Holder::new(&self.owner);
+///         holder.token = Some(self.token);
+///         holder.remaining = Some(self.ends.saturating_since(now));
+///         holder
+///     }
+/// }
+/// # use tenure_store::core::{Acquisition, Identity, Incarnation};
+/// # let store = MapStore { now: || Instant::ZERO, leases: Mutex::default() };
+/// # let request = |process| Acquire {
+/// #     name: LeaseName::new("backup").unwrap(),
+/// #     owner: Identity::new("here", Incarnation::new(process)).unwrap().owner(Acquisition(0)),
+/// #     ttl: std::time::Duration::from_secs(10),
+/// #     floor: Token::ZERO,
+/// #     wait: false,
+/// #     metadata: tenure_store::Metadata::new(),
+/// #     timeout: std::time::Duration::from_secs(1),
+/// # };
+/// # let acquire = |process| futures::executor::block_on(store.acquire(request(process))).unwrap();
+/// # assert_eq!(acquire(1), Acquired::Granted(Token::new(1)));
+/// # assert!(matches!(acquire(2), Acquired::Held(_)));
+/// # assert_eq!(acquire(1), Acquired::Granted(Token::new(1)));
+/// ```
 pub trait SimpleStore: Send + Sync + 'static {
     /// What the store can do. Constant, and known before anything is connected.
     fn limits(&self) -> Limits {
@@ -182,15 +311,16 @@ impl<S: SimpleStore> Store for S {
     }
 
     async fn execute(&self, batch: Vec<Operation>, mut replies: Replies) {
-        // One after the other: that keeps the order on each lease. A store that gains by more implements
-        // `Store` itself.
-        for (index, operation) in batch.into_iter().enumerate() {
-            let outcome = match operation {
-                Operation::Acquire(request) => self.acquire(request).await.map(Answer::Acquire),
-                Operation::Renew(request) => self.renew(request).await.map(Answer::Renew),
-                Operation::Release(request) => self.release(request).await.map(Answer::Release),
-            };
+        let mut waiting = in_order_by_lease(batch).into_iter();
+        let mut running: FuturesUnordered<_> =
+            waiting.by_ref().take(MOST_AT_ONCE).map(|queue| run_first(self, queue)).collect();
+        while let Some(done) = running.next().await {
+            let Some((index, outcome, rest)) = done else { continue };
             replies.deliver(index, outcome);
+            // The next one on the same lease, which may have waited for this one, else on another lease.
+            if let Some(queue) = Some(rest).filter(|rest| !rest.is_empty()).or_else(|| waiting.next()) {
+                running.push(run_first(self, queue));
+            }
         }
     }
 
@@ -222,3 +352,38 @@ impl<S: SimpleStore> Store for S {
         SimpleStore::close(self).await;
     }
 }
+
+/// Operations of a batch on different leases run side by side, so many at once: enough to hide a round trip,
+/// and few enough for a store whose connection or thread is one.
+const MOST_AT_ONCE: usize = 16;
+
+/// The operations on one lease that are still to be done, with their places in the batch.
+type Queue = VecDeque<(usize, Operation)>;
+
+/// One queue for each lease, in the order in which the leases first come.
+fn in_order_by_lease(batch: Vec<Operation>) -> Vec<Queue> {
+    let mut places: BTreeMap<LeaseName, usize> = BTreeMap::new();
+    let mut queues: Vec<Queue> = Vec::new();
+    for (index, operation) in batch.into_iter().enumerate() {
+        let place = *places.entry(operation.name().clone()).or_insert(queues.len());
+        if place == queues.len() {
+            queues.push(Queue::new());
+        }
+        queues[place].push_back((index, operation));
+    }
+    queues
+}
+
+/// Runs the first operation of a queue; gives its place in the batch, its outcome and the rest of the queue.
+async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize, Outcome, Queue)> {
+    let (index, operation) = queue.pop_front()?;
+    let outcome = match operation {
+        Operation::Acquire(request) => store.acquire(request).await.map(Answer::Acquire),
+        Operation::Renew(request) => store.renew(request).await.map(Answer::Renew),
+        Operation::Release(request) => store.release(request).await.map(Answer::Release),
+    };
+    Some((index, outcome, queue))
+}
+
+#[cfg(test)]
+mod tests;

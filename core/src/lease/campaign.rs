@@ -158,10 +158,13 @@ impl<J: Jitter> Lease<J> {
     }
 
     pub(super) fn acquire_reply(&mut self, attempt: Attempt, floor: Token, reply: Reply) {
-        if let Reply::Held { token: Some(token), .. } = reply {
+        let wanted = self.wanted() == Some(attempt.n);
+        // The holder that an attempt of an older acquisition was refused for may be this very acquisition.
+        if let Reply::Held { token: Some(token), .. } = reply
+            && wanted
+        {
             self.seen = self.seen.max(token);
         }
-        let wanted = self.wanted() == Some(attempt.n);
         match reply {
             Reply::Granted { token } if wanted => self.grant(attempt, floor, token),
             Reply::Granted { token } => self.unwanted_grant(attempt.n, token),
@@ -257,12 +260,15 @@ impl<J: Jitter> Lease<J> {
     /// The candidacy ends without a lease, and leaves nothing behind at the store.
     pub(super) fn fail(&mut self, why: AcquireFailure) {
         self.notice(Notice::Failed { lease: self.key, why });
-        match &self.state {
+        match &mut self.state {
+            // What was granted too late is on its way back already.
+            State::Releasing(releasing) => releasing.then = Then::Vanish,
             State::Acquiring(Acquiring { campaign, .. }) | State::Waiting(Waiting { campaign, .. })
                 if campaign.unresolved > 0 =>
             {
+                let n = campaign.n;
                 self.registered |= self.options.wait != WaitLimit::No;
-                self.release(campaign.n, None, Then::Vanish);
+                self.release(n, None, Then::Vanish);
             }
             _ => self.over(),
         }

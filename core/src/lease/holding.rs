@@ -18,8 +18,12 @@ impl<J: Jitter> Lease<J> {
             }
             // A drain allows no more time than the stop under way does.
             State::Stopping(_) | State::Lost(_) => {}
-            State::Idle(_) | State::Acquiring(_) | State::Waiting(_) => self.end(now),
-            State::Releasing(_) | State::Lingering(_) | State::Over => {}
+            State::Idle(_)
+            | State::Acquiring(_)
+            | State::Waiting(_)
+            | State::Releasing(_)
+            | State::Lingering(_)
+            | State::Over => self.end(now),
         }
     }
 

@@ -9,13 +9,13 @@ impl<J: Jitter> Lease<J> {
     /// A grant for an epoch that is over goes back to the store.
     pub(super) fn unwanted_grant(&mut self, n: Acquisition, token: Token) {
         match &self.state {
-            // Another answer to the acquisition that is held.
+            // Another answer to the acquisition that is held, or to one that was over before it was granted.
             State::Held(Held { hold, .. }) | State::Stopping(Stopping { hold, .. })
-                if (hold.n, hold.token) == (n, token) =>
+                if token <= hold.token =>
             {
                 self.stale_replies.0 += 1;
             }
-            State::Lost(lost) if (lost.n, lost.token) == (n, token) => self.stale_replies.0 += 1,
+            State::Lost(lost) if token <= lost.token => self.stale_replies.0 += 1,
             State::Releasing(releasing) if releasing.n == n => {
                 if releasing.token == Some(token) {
                     self.stale_replies.0 += 1;

@@ -1,1 +1,404 @@
-//! tests
+//! What the node adds to its leases: queues within the process, watches, deadlines, shutdown.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Node, Watch};
+use crate::command::{AcquireFailure, Command, Event, Failure, Misuse, Notice, Output, Reply, Stop, Wake};
+use crate::jitter::SplitMix;
+use crate::lease::{LeaseOptions, WaitLimit};
+use crate::name::{CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
+use crate::time::Instant;
+use crate::timing::{LeaseConfig, StoreClock};
+
+fn ms(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+fn name(text: &str) -> LeaseName {
+    LeaseName::new(text).expect("a fine name")
+}
+
+fn options() -> LeaseOptions {
+    let timing = LeaseConfig::new(Duration::from_secs(15)).resolve(&StoreClock::default());
+    LeaseOptions::new(timing.expect("the defaults fit"))
+}
+
+fn no_wait() -> LeaseOptions {
+    LeaseOptions { wait: WaitLimit::No, ..options() }
+}
+
+fn node() -> Node<SplitMix> {
+    Node::new(Identity::new("host", Incarnation::new(7)).expect("a fine name"), SplitMix::new(3))
+}
+
+fn drain(node: &mut Node<SplitMix>) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    loop {
+        match node.poll() {
+            Output::Wait(_) => return outputs,
+            output => outputs.push(output),
+        }
+    }
+}
+
+fn commands(outputs: &[Output]) -> Vec<Command> {
+    outputs.iter().filter_map(|o| if let Output::Command(c) = o { Some(c.clone()) } else { None }).collect()
+}
+
+fn failures(outputs: &[Output]) -> Vec<(LeaseKey, AcquireFailure)> {
+    let failure = |output: &Output| match output {
+        Output::Notice(Notice::Failed { lease, why }) => Some((*lease, *why)),
+        _ => None,
+    };
+    outputs.iter().filter_map(failure).collect()
+}
+
+/// The only command, which must be an attempt to acquire for this lease.
+fn attempt(outputs: &[Output], key: LeaseKey) -> CommandId {
+    match commands(outputs)[..] {
+        [Command::Acquire { id, lease, .. }] if lease == key => id,
+        ref other => panic!("an attempt of {key} was expected, not {other:?}"),
+    }
+}
+
+fn reply(node: &mut Node<SplitMix>, now: Instant, id: CommandId, reply: Reply) -> Vec<Output> {
+    node.handle(now, Event::Reply { id, reply }).expect("the reply fits");
+    drain(node)
+}
+
+const GRANTED: Reply = Reply::Granted { token: Token::new(10) };
+const BUSY: Reply = Reply::Held { token: Some(Token::new(5)), remaining: Some(Duration::from_secs(9)) };
+
+/// A node that holds "backup".
+fn holder() -> (Node<SplitMix>, LeaseKey) {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("not shutting down");
+    let id = attempt(&drain(&mut node), key);
+    reply(&mut node, ms(1), id, GRANTED);
+    (node, key)
+}
+
+/// A node that waits for "backup" and watches it.
+fn waiter() -> (Node<SplitMix>, LeaseKey) {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("not shutting down");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: watch, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    let id = attempt(&reply(&mut node, ms(2), watch, Reply::Watching), key);
+    assert_eq!(commands(&reply(&mut node, ms(3), id, BUSY)), []);
+    (node, key)
+}
+
+#[test]
+fn an_uncontended_lease_costs_one_request_and_no_watch() {
+    let (mut node, key) = holder();
+    node.release(ms(2), key).expect("known");
+    let outputs = drain(&mut node);
+    let [Command::Release { id, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    let outputs = reply(&mut node, ms(3), id, Reply::Released { others_chosen: false });
+    assert_eq!(commands(&outputs), []);
+    assert!(node.is_empty() && node.slots.is_empty() && node.names.is_empty() && node.deadlines.is_empty());
+}
+
+#[test]
+fn candidates_of_one_process_queue_and_only_the_first_talks_to_the_store() {
+    let (mut node, first) = holder();
+    let others: Vec<_> =
+        (0..100).map(|_| node.acquire(ms(2), name("backup"), options()).expect("fine")).collect();
+    assert_eq!(drain(&mut node), []);
+    node.release(ms(3), first).expect("known");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    let outputs = reply(&mut node, ms(4), id, Reply::Released { others_chosen: false });
+    attempt(&outputs, others[0]);
+}
+
+#[test]
+fn when_a_release_has_woken_other_processes_our_own_next_candidate_leaves_them_a_start() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    assert_eq!(commands(&reply(&mut node, ms(4), id, Reply::Released { others_chosen: true })), []);
+    let Output::Wait(Some(at)) = node.poll() else { panic!("it tries soon") };
+    assert!(at >= ms(9) && at <= ms(204), "{at:?}");
+    node.handle(at, Event::Timeout).expect("never misuse");
+    attempt(&drain(&mut node), next);
+}
+
+#[test]
+fn a_try_behind_a_holder_of_the_same_process_is_busy_at_once() {
+    let (mut node, _) = holder();
+    let key = node.acquire(ms(2), name("backup"), no_wait()).expect("fine");
+    let outputs = drain(&mut node);
+    assert_eq!(failures(&outputs), [(key, AcquireFailure::Busy)]);
+    assert_eq!(commands(&outputs), [], "a second handle is a second candidate: there is no re-entrancy");
+}
+
+#[test]
+fn a_try_behind_a_waiter_of_the_same_process_is_told_what_the_waiter_was_told() {
+    let (mut node, _) = waiter();
+    let key = node.acquire(ms(4), name("backup"), no_wait()).expect("fine");
+    assert_eq!(failures(&drain(&mut node)), [(key, AcquireFailure::Busy)]);
+
+    let mut node = self::node();
+    let first = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let key = node.acquire(ms(0), name("backup"), no_wait()).expect("fine");
+    let id = attempt(&drain(&mut node), first);
+    let outputs = reply(&mut node, ms(1), id, Reply::Failed(Failure::NotExecuted));
+    assert_eq!(failures(&outputs), [(key, AcquireFailure::Unreachable)]);
+}
+
+#[test]
+fn a_try_while_the_release_is_on_its_way_gets_the_lease() {
+    let (mut node, first) = holder();
+    node.release(ms(2), first).expect("known");
+    let key = node.acquire(ms(2), name("backup"), no_wait()).expect("fine");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    let outputs = reply(&mut node, ms(3), id, Reply::Released { others_chosen: true });
+    let id = attempt(&outputs, key);
+    let outputs = reply(&mut node, ms(4), id, Reply::Granted { token: Token::new(11) });
+    assert!(matches!(outputs[..], [Output::Notice(Notice::Acquired { .. })]), "{outputs:?}");
+}
+
+#[test]
+fn a_release_that_the_store_does_not_answer_does_not_hold_up_the_next_candidate() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    let acquire = attempt(&reply(&mut node, ms(4), id, Reply::Failed(Failure::Unknown)), next);
+    // It finds our own record; once that is gone it looks again at once.
+    reply(&mut node, ms(5), acquire, BUSY);
+    let again = loop {
+        let Output::Wait(Some(at)) = node.poll() else { panic!("a release is due") };
+        node.handle(at, Event::Timeout).expect("never misuse");
+        let outputs = drain(&mut node);
+        if let Some(Command::Release { id, .. }) = commands(&outputs).first() {
+            break (at, *id);
+        }
+    };
+    let outputs = reply(&mut node, again.0, again.1, Reply::Released { others_chosen: false });
+    attempt(&outputs, next);
+}
+
+#[test]
+fn after_a_loss_the_release_is_sent_before_the_next_campaign() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    let Output::Wait(Some(at)) = node.poll() else { panic!("a renewal is due") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    let [Command::Renew { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a renewal") };
+    let outputs = reply(&mut node, at, id, Reply::NotYours);
+    assert!(matches!(commands(&outputs)[..], [Command::StopWorkload { how: Stop::Hard, .. }]), "{outputs:?}");
+    node.handle(at, Event::WorkloadExited { lease: first }).expect("known");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    attempt(&reply(&mut node, at, id, Reply::NotYours), next);
+}
+
+#[test]
+fn each_acquisition_has_its_own_owner() {
+    let (mut node, first) = holder();
+    node.release(ms(2), first).expect("known");
+    let [Command::Release { id, n, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    reply(&mut node, ms(3), id, Reply::Released { others_chosen: false });
+    node.acquire(ms(4), name("backup"), options()).expect("fine");
+    let [Command::Acquire { n: next, floor, .. }] = commands(&drain(&mut node))[..] else {
+        panic!("an attempt")
+    };
+    assert!(next > n);
+    assert_ne!(node.owner(next), node.owner(n));
+    assert_eq!(floor, Token::new(10), "also after everything about the first hold is forgotten");
+}
+
+#[test]
+fn a_watch_begins_with_the_first_refusal_looks_again_once_and_ends_with_the_last_waiter() {
+    let (mut node, key) = waiter();
+    node.release(ms(9), key).expect("known");
+    let outputs = drain(&mut node);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+    assert!(node.is_empty() && node.slots.is_empty() && node.watched.is_empty());
+}
+
+#[test]
+fn a_watch_ends_when_the_lease_is_won_and_nobody_else_waits() {
+    let (mut node, key) = waiter();
+    node.handle(ms(5), Event::Hint { name: name("backup"), wake: Wake::Free { chosen: true } })
+        .expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(6), id, GRANTED);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+}
+
+#[test]
+fn a_store_without_hints_is_asked_for_a_watch_once() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: watch, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    reply(&mut node, ms(2), watch, Reply::Failed(Failure::Refused));
+    let Output::Wait(Some(at)) = node.poll() else { panic!("it looks again when the TTL is over") };
+    assert!(at > ms(9_001) && at <= ms(9_102), "{at:?}");
+    node.handle(at, Event::Timeout).expect("never misuse");
+    let id = attempt(&drain(&mut node), key);
+    assert_eq!(commands(&reply(&mut node, at, id, BUSY)), []);
+}
+
+#[test]
+fn a_watch_that_failed_is_asked_for_again_with_the_next_refusal() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: watch, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    reply(&mut node, ms(2), watch, Reply::Failed(Failure::NotExecuted));
+    let Output::Wait(Some(at)) = node.poll() else { panic!("it looks again") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, at, id, BUSY);
+    assert!(matches!(commands(&outputs)[..], [Command::Watch { .. }]), "{outputs:?}");
+}
+
+#[test]
+fn after_a_resync_every_waiter_looks_for_itself_spread_over_a_while() {
+    let mut node = node();
+    for i in 0..50 {
+        node.acquire(ms(0), name(&format!("lease-{i}")), options()).expect("fine");
+    }
+    let mut outputs = drain(&mut node);
+    for round in 1..4 {
+        for command in commands(&outputs).iter().filter_map(Command::id).collect::<Vec<_>>() {
+            let is_watch = node.slots.contains_key(&command.machine);
+            let answer = if is_watch { Reply::Watching } else { BUSY };
+            node.handle(ms(round), Event::Reply { id: command, reply: answer }).expect("fits");
+        }
+        outputs = drain(&mut node);
+    }
+    assert_eq!(commands(&outputs), [], "all of them wait");
+    assert!(node.slots.values().all(|slot| slot.watch == Watch::On));
+    node.handle(ms(10), Event::Resync).expect("never misuse");
+    assert_eq!(commands(&drain(&mut node)), []);
+    let mut tries = Vec::new();
+    while let Output::Wait(Some(at)) = node.poll() {
+        if at > ms(300) {
+            break;
+        }
+        node.handle(at, Event::Timeout).expect("never misuse");
+        tries.extend(commands(&drain(&mut node)).into_iter().map(|command| (at, command)));
+    }
+    assert_eq!(tries.len(), 50);
+    assert!(tries.iter().all(|(at, _)| *at >= ms(15) && *at <= ms(211)));
+}
+
+#[test]
+fn hints_for_names_that_nobody_waits_for_are_ignored() {
+    let (mut node, _) = holder();
+    let before = node.clone();
+    for text in ["backup", "other"] {
+        node.handle(ms(1), Event::Hint { name: name(text), wake: Wake::Free { chosen: true } })
+            .expect("fine");
+        assert_eq!(drain(&mut node), []);
+    }
+    assert_eq!(node, before);
+}
+
+#[test]
+fn shutdown_ends_the_candidacies_drains_the_holds_and_takes_no_new_ones() {
+    let (mut node, held) = holder();
+    let queued = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    let other = node.acquire(ms(2), name("other"), options()).expect("fine");
+    drain(&mut node);
+    node.shutdown(ms(3));
+    let outputs = drain(&mut node);
+    let mut ended = failures(&outputs);
+    ended.sort_by_key(|(key, _)| *key);
+    assert_eq!(ended, [(queued, AcquireFailure::ShuttingDown), (other, AcquireFailure::ShuttingDown)]);
+    let asked =
+        |c: &Command| matches!(c, Command::StopWorkload { lease, how: Stop::Ask, .. } if *lease == held);
+    assert!(commands(&outputs).iter().any(asked), "{outputs:?}");
+    let compensated =
+        |c: &Command| matches!(c, Command::Release { lease, token: None, .. } if *lease == other);
+    assert!(commands(&outputs).iter().any(compensated), "its request may have been granted: {outputs:?}");
+    assert_eq!(node.acquire(ms(4), name("late"), options()), Err(Misuse::ShuttingDown));
+}
+
+#[test]
+fn keys_and_ids_that_were_never_given_out_are_misuse_those_that_have_ended_are_not() {
+    let (mut node, key) = holder();
+    let before = node.clone();
+    let unknown = LeaseKey(99);
+    assert_eq!(node.release(ms(9), unknown), Err(Misuse::UnknownLease(unknown)));
+    assert_eq!(node.drain(ms(9), unknown), Err(Misuse::UnknownLease(unknown)));
+    let exited = Event::WorkloadExited { lease: unknown };
+    assert_eq!(node.handle(ms(9), exited), Err(Misuse::UnknownLease(unknown)));
+    let id = CommandId { machine: 99, sequence: 0 };
+    let event = Event::Reply { id, reply: GRANTED };
+    assert_eq!(node.handle(ms(9), event), Err(Misuse::UnknownCommand(id)));
+    assert_eq!(node, before);
+
+    node.release(ms(2), key).expect("known");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    reply(&mut node, ms(3), id, Reply::Released { others_chosen: false });
+    node.release(ms(4), key).expect("ended, but known");
+    node.handle(ms(4), Event::WorkloadExited { lease: key }).expect("ended, but known");
+    node.handle(ms(4), Event::Reply { id, reply: Reply::NotYours }).expect("ended, but known");
+    assert_eq!(node.counters().stale_replies, 1);
+}
+
+#[test]
+fn renewals_of_many_leases_are_due_in_few_slots() {
+    let mut node = node();
+    for i in 0..1_000_u64 {
+        let now = ms(i);
+        node.acquire(now, name(&format!("lease-{i}")), options()).expect("fine");
+        let outputs = drain(&mut node);
+        for id in commands(&outputs).iter().filter_map(Command::id).collect::<Vec<_>>() {
+            reply(&mut node, now, id, GRANTED);
+        }
+    }
+    let dues: alloc::collections::BTreeSet<_> = node.deadlines.iter().map(|(at, _)| *at).collect();
+    // A second of acquisitions, in slots of a sixteenth of the interval of 4.2 s.
+    assert!(dues.len() <= 5, "{}", dues.len());
+}
+
+#[test]
+fn one_due_item_comes_at_a_time_and_all_of_them_before_the_wait() {
+    let mut node = node();
+    for i in 0..100 {
+        node.acquire(ms(0), name(&format!("lease-{i}")), options()).expect("fine");
+    }
+    for id in commands(&drain(&mut node)).iter().filter_map(Command::id).collect::<Vec<_>>() {
+        reply(&mut node, ms(0), id, GRANTED);
+    }
+    let Output::Wait(Some(at)) = node.poll() else { panic!("renewals are due") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    assert_eq!(commands(&drain(&mut node)).len(), 100);
+    assert!(matches!(node.poll(), Output::Wait(Some(next)) if next > at));
+}
+
+#[test]
+fn the_same_seed_and_the_same_events_give_the_same_outputs() {
+    let run = || {
+        let (mut node, _) = waiter();
+        let mut all = Vec::new();
+        for _ in 0..50 {
+            let Output::Wait(Some(at)) = node.poll() else { break };
+            node.handle(at, Event::Timeout).expect("never misuse");
+            all.extend(drain(&mut node));
+        }
+        (all, node)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn time_that_runs_backwards_is_clamped_and_counted() {
+    let (mut node, _) = holder();
+    node.handle(ms(500), Event::Timeout).expect("never misuse");
+    node.handle(ms(100), Event::Timeout).expect("never misuse");
+    assert_eq!(node.counters().clock_backwards, 1);
+    assert_eq!(node.now, ms(500));
+}

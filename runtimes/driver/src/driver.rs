@@ -1,22 +1,76 @@
-//! The task that drives everything.
+//! The task that drives everything: one for a whole [`Tenure`](crate::Tenure), with one timer.
+//!
+//! In each round it takes in what has come (requests of the handles, outcomes from the store, hints, the time),
+//! polls the node until that has nothing more to say, and hands all commands to the store together. It is never
+//! blocked by what users do: their listeners and their work run in their own tasks.
+
+mod entries;
+mod notices;
+mod requests;
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use futures::channel::mpsc;
-use tenure_core::{Identity, SplitMix};
-use tenure_store::Metadata;
+use futures::FutureExt;
+use futures::channel::{mpsc, oneshot};
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+use tenure_core::{
+    CommandId, Event, Failure, Identity, Instant, LeaseName, Misuse, Node, Output, Reply, SplitMix,
+    StopReason,
+};
+use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store};
 
+use crate::carrier::{Carrier, Delivery, Origin};
+use crate::lease::LostReason;
 use crate::request::Request;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, SharedClock, Timer};
 use crate::stats::Stats;
 use crate::store::AnyStore;
+use crate::tenure::Names;
+use crate::trouble::{Kind, Trouble};
+use entries::Entries;
 
-/// Being written.
-pub(crate) struct Driver<R> {
-    _runtime: R,
+/// After so many rounds in a row other tasks get their turn.
+const ROUNDS: usize = 16;
+/// The most that one source brings in per round, so that none keeps the others out.
+const SHARE: usize = 1024;
+/// How long the store may take to close, and what is under way to end before.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+pub(crate) struct Driver<R: Runtime> {
+    runtime: R,
+    clock: SharedClock,
+    timer: Option<R::Timer>,
+    node: Node<SplitMix>,
+    carrier: Carrier,
+    hints: Option<Hints>,
+    inbox: mpsc::UnboundedReceiver<Request>,
+    entries: Entries,
+    /// What is kept with every record of this process.
+    metadata: Metadata,
+    /// Those who wait for the end, and until when.
+    leaving: Vec<(Instant, oneshot::Sender<Vec<LeaseName>>)>,
+    stage: Stage,
+    trouble: Trouble,
+    stats: Stats,
+    published: Arc<Mutex<Stats>>,
+}
+
+/// How far the driver's life has come.
+enum Stage {
+    Running,
+    /// No new candidacies; what is held is being given back.
+    Draining,
+    /// Nothing is held. What is under way may end until then.
+    Flushing(Instant),
+    /// The store is being closed, until then.
+    Closing(BoxFuture<'static, ()>, Instant),
+    Ended,
 }
 
 impl<R: Runtime> Driver<R> {
@@ -27,17 +81,242 @@ impl<R: Runtime> Driver<R> {
         jitter: SplitMix,
         metadata: Metadata,
         inbox: mpsc::UnboundedReceiver<Request>,
-        stats: Arc<Mutex<Stats>>,
+        published: Arc<Mutex<Stats>>,
     ) -> Self {
-        drop((store, identity, jitter, metadata, inbox, stats));
-        Self { _runtime: runtime }
+        Self {
+            clock: Arc::new(runtime.clone()),
+            runtime,
+            timer: None,
+            node: Node::new(identity, jitter),
+            carrier: Carrier::new(store),
+            hints: None,
+            inbox,
+            entries: Entries::default(),
+            metadata,
+            leaving: Vec::new(),
+            stage: Stage::Running,
+            trouble: Trouble::default(),
+            stats: Stats::default(),
+            published,
+        }
+    }
+
+    /// One round. Ready with whether there may be more to do at once.
+    fn round(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = self.runtime.now();
+        let mut busy = self.take_requests(now, cx);
+        busy |= self.take_deliveries(now, cx);
+        busy |= self.take_hints(now, cx);
+        self.tell_node(now, Event::Timeout);
+        let due = self.obey(now);
+
+        // A request does nothing before it is polled.
+        busy |= self.carrier.launch(now);
+        self.trouble.sum_up(now);
+        busy |= self.leave(now, cx);
+        self.publish();
+        if busy || matches!(self.stage, Stage::Ended) {
+            return busy;
+        }
+
+        let next = [due, self.carrier.deadline(), self.trouble.deadline(), self.leaving_deadline()];
+        match (next.into_iter().flatten().min(), &mut self.timer) {
+            (Some(at), Some(timer)) => timer.poll_at(at, cx).is_ready(),
+            _ => false,
+        }
+    }
+
+    fn take_deliveries(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        for taken in 0..SHARE {
+            match self.carrier.poll(now, cx) {
+                Poll::Ready(Delivery::Outcome { order, outcome }) => self.outcome(now, &order, outcome),
+                Poll::Ready(Delivery::Watched { id, name, result }) => {
+                    let reply = match &result {
+                        Ok(()) => Reply::Watching,
+                        Err(error) => {
+                            tracing::debug!(target: "tenure", lease = name.as_str(), "no hints: {error}");
+                            Reply::Failed(error.failure())
+                        }
+                    };
+                    self.reply(now, id, reply, &name);
+                }
+                Poll::Ready(Delivery::Panicked) => {
+                    self.trouble.warn(now, Kind::Bug, None, "the store's adapter panicked during a request");
+                }
+                Poll::Pending => return taken > 0,
+            }
+        }
+        true
+    }
+
+    fn outcome(&mut self, now: Instant, order: &Origin, outcome: Outcome) {
+        let reply = match &outcome {
+            Ok(answer) => answer.reply(),
+            Err(error) => {
+                self.stats.failures += 1;
+                self.trouble.warn(now, Kind::Store, Some(&order.name), error);
+                Reply::Failed(error.failure())
+            }
+        };
+        match outcome {
+            Ok(Answer::Acquire(Acquired::Held(holder))) => self.entries.held_by(&order.name, holder),
+            Ok(_) => self.entries.answered(&order.name),
+            Err(error) => self.entries.failed(&order.name, error),
+        }
+        self.reply(now, order.id, reply, &order.name);
+    }
+
+    fn reply(&mut self, now: Instant, id: CommandId, reply: Reply, name: &LeaseName) {
+        match self.node.handle(now, Event::Reply { id, reply }) {
+            Ok(()) => {}
+            Err(Misuse::WrongReply { .. }) => {
+                let text = "the store's adapter answered with what belongs to another operation";
+                self.trouble.warn(now, Kind::Bug, Some(name), text);
+                self.tell_node(now, Event::Reply { id, reply: Reply::Failed(Failure::Unknown) });
+            }
+            Err(misuse) => self.trouble.warn(now, Kind::Bug, Some(name), misuse),
+        }
+    }
+
+    fn tell_node(&mut self, now: Instant, event: Event) {
+        if let Err(misuse) = self.node.handle(now, event) {
+            self.trouble.warn(now, Kind::Bug, None, misuse);
+        }
+    }
+
+    fn take_hints(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        for taken in 0..SHARE {
+            let Some(hints) = &mut self.hints else { return taken > 0 };
+            let event = match catch_unwind(AssertUnwindSafe(|| hints.poll_next_unpin(cx))) {
+                Ok(Poll::Pending) => return taken > 0,
+                Ok(Poll::Ready(Some(Hint::Lease { name, wake }))) => Event::Hint { name, wake },
+                Ok(Poll::Ready(Some(Hint::Resync))) => Event::Resync,
+                ended => {
+                    let how = if ended.is_err() { "panicked" } else { "ended" };
+                    let text = format_args!("the store's hints {how}: waiters go by the TTL from now on");
+                    self.trouble.warn(now, Kind::Bug, None, text);
+                    self.hints = None;
+                    Event::Resync
+                }
+            };
+            self.tell_node(now, event);
+        }
+        true
+    }
+
+    /// Does what the node says, until it waits.
+    fn obey(&mut self, now: Instant) -> Option<Instant> {
+        loop {
+            match self.node.poll() {
+                Output::Command(command) => self.command(now, command),
+                Output::Notice(notice) => self.notice(now, notice),
+                Output::Wait(until) => return until,
+            }
+        }
+    }
+
+    /// Moves on towards the end.
+    fn leave(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        let late: Vec<_> = self.leaving.extract_if(.., |(deadline, _)| *deadline <= now).collect();
+        if !late.is_empty() {
+            let names = self.entries.names();
+            for (_, done) in late {
+                let _nobody_waits = done.send(names.clone());
+            }
+        }
+        match &mut self.stage {
+            Stage::Running => return false,
+            Stage::Draining if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
+            Stage::Draining => return false,
+            Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
+                self.stage = Stage::Closing(self.carrier.store().closing(), now + CLOSE_LIMIT);
+            }
+            Stage::Flushing(_) => return false,
+            Stage::Closing(closing, deadline) => {
+                match AssertUnwindSafe(closing).catch_unwind().poll_unpin(cx) {
+                    Poll::Pending if now < *deadline => return false,
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Pending | Poll::Ready(Err(_)) => {
+                        self.trouble.warn(now, Kind::Bug, None, "the store did not close properly");
+                    }
+                }
+                self.stage = Stage::Ended;
+                for (_, done) in self.leaving.drain(..) {
+                    let _nobody_waits = done.send(Vec::new());
+                }
+                tracing::debug!(target: "tenure", "everything is given back and closed");
+            }
+            Stage::Ended => return false,
+        }
+        true
+    }
+
+    fn leaving_deadline(&self) -> Option<Instant> {
+        let stage = match &self.stage {
+            Stage::Flushing(deadline) | Stage::Closing(_, deadline) => Some(*deadline),
+            Stage::Running | Stage::Draining | Stage::Ended => None,
+        };
+        self.leaving.iter().map(|(deadline, _)| *deadline).chain(stage).min()
+    }
+
+    fn publish(&mut self) {
+        let counters = self.node.counters();
+        let counts = self.carrier.counts;
+        self.stats.held = self.entries.held();
+        self.stats.open = self.node.len();
+        self.stats.in_flight = self.carrier.len();
+        self.stats.operations = counts.operations;
+        self.stats.batches = counts.batches;
+        self.stats.abandoned_requests = counts.abandoned;
+        self.stats.stale_replies = counters.stale_replies;
+        self.stats.clock_backwards = counters.clock_backwards;
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats;
     }
 }
+
+impl<R: Runtime> Unpin for Driver<R> {}
 
 impl<R: Runtime> Future for Driver<R> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let driver = self.get_mut();
+        if driver.timer.is_none() {
+            driver.timer = Some(driver.runtime.timer());
+            let store = driver.carrier.store().clone();
+            driver.hints = catch_unwind(AssertUnwindSafe(|| store.hints())).unwrap_or(None);
+        }
+        for _ in 0..ROUNDS {
+            let busy = driver.round(cx);
+            if matches!(driver.stage, Stage::Ended) {
+                return Poll::Ready(());
+            }
+            if !busy {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<R: Runtime> Drop for Driver<R> {
+    fn drop(&mut self) {
+        self.trouble.flush();
+        // Whoever waits for an answer gets none: the handles say that this has ended. Guards can't be renewed
+        // any more, so their work is told to end now rather than at the fence.
+        for hold in self.entries.holds() {
+            hold.lose(StopReason::Fence, LostReason::Closed);
+        }
+        let unreleased: Vec<_> = self.entries.unreleased().collect();
+        if !unreleased.is_empty() {
+            tracing::warn!(
+                target: "tenure",
+                "the runtime ended before {} given back: others must wait for the TTL to run out; call `shutdown` \
+                 and await it before the runtime ends",
+                Names(&unreleased),
+            );
+        }
+        self.publish();
     }
 }

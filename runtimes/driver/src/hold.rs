@@ -1,7 +1,7 @@
 //! What a guard, its signals and the driver share about one hold.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -21,6 +21,8 @@ pub(crate) struct Hold {
     clock: SharedClock,
     /// The fence, in nanoseconds of the clock; zero once the hold is over. Written under the lock of `state`.
     fence_at: AtomicU64,
+    /// Whether the last renewal failed.
+    doubt: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -55,7 +57,7 @@ impl Hold {
             watching: Wakers::default(),
         };
         let fence_at = AtomicU64::new(deadlines.fence_at.as_nanos());
-        Self { name, owner, token, clock, fence_at, state: Mutex::new(state) }
+        Self { name, owner, token, clock, fence_at, doubt: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     pub(crate) fn deadlines(&self) -> Deadlines {
@@ -85,6 +87,7 @@ impl Hold {
 
     /// A renewal was acknowledged.
     pub(crate) fn renew(&self, deadlines: Deadlines) {
+        self.doubt.store(false, Ordering::Relaxed);
         self.change(|state, woken| {
             state.deadlines = deadlines;
             state.renewals += 1;
@@ -93,6 +96,15 @@ impl Hold {
             }
             state.watching.take(woken);
         });
+    }
+
+    /// A renewal failed.
+    pub(crate) fn doubt(&self) {
+        self.doubt.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Ordering::Relaxed)
     }
 
     /// The work is asked to end.

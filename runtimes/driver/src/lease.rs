@@ -61,6 +61,12 @@ impl Lease {
         self.hold.is_valid()
     }
 
+    /// Whether the last renewal failed, so that the lease ends at the fence unless a next one succeeds.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.hold.is_in_doubt()
+    }
+
     /// When the lease ends unless it is renewed, on the runtime's clock; on tokio that is
     /// [`clock::now`](crate::clock::now), the same for all processes of a machine.
     #[must_use]

@@ -7,6 +7,7 @@
 
 mod acquire;
 mod builder;
+mod carrier;
 pub mod clock;
 mod driver;
 mod hold;
@@ -16,7 +17,12 @@ mod runtime;
 mod stats;
 mod store;
 mod tenure;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
+mod trouble;
 mod wakers;
+mod watches;
 
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};

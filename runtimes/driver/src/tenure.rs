@@ -299,7 +299,8 @@ pub struct StillHeld {
     pub budget: Duration,
 }
 
-struct Names<'a>(&'a [LeaseName]);
+/// "lease \"a\" was", "leases \"a\", \"b\" and 3 more were".
+pub(crate) struct Names<'a>(pub(crate) &'a [LeaseName]);
 
 impl std::fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

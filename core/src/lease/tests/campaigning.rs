@@ -346,3 +346,55 @@ fn a_reply_that_the_command_cannot_have_is_misuse_and_changes_nothing() {
     assert_eq!(result, Err(Misuse::UnknownCommand(unknown)));
     assert_eq!(bench.lease, before);
 }
+
+#[test]
+fn giving_up_while_a_late_grant_goes_back_ends_the_candidacy() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    let outputs = bench.reply(ms(14_000), id, Reply::Granted { token: token(10) });
+    let (release, _) = release(&outputs[outputs.len() - 1..]);
+    assert_eq!(
+        notices(&bench.end(ms(14_001))),
+        [&Notice::Failed { lease: KEY, why: AcquireFailure::GivenUp }]
+    );
+    let outputs = bench.reply(ms(14_002), release, Reply::Released { others_chosen: false });
+    assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
+}
+
+#[test]
+fn a_late_answer_to_an_older_attempt_gives_nothing_of_the_newer_grant_back() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    bench.reply(again, second, Reply::Granted { token: token(10) });
+    assert_eq!(bench.reply(again, first, Reply::Granted { token: token(9) }), []);
+    assert_eq!(bench.lease.valid(again), Some(token(10)));
+}
+
+#[test]
+fn a_refusal_of_an_older_acquisition_because_of_the_newer_one_is_no_regress_of_the_store() {
+    let mut bench = Bench::new(options());
+    let old = bench.campaign(ms(0), Token::ZERO);
+    let timeout = bench.wait.expect("a timeout");
+    bench.timeout(timeout);
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    let outputs = bench.reply(again + Duration::from_secs(13), second, Reply::Granted { token: token(10) });
+    let (release, _) = release(&outputs[outputs.len() - 1..]);
+    let now = again + Duration::from_secs(13);
+    bench.reply(now, release, Reply::Released { others_chosen: false });
+    bench.lease.campaign(now, Acquisition(2), Token::ZERO, false);
+    let [Command::Acquire { .. }] = commands(&bench.drain())[..] else { panic!("a new acquisition") };
+    // Its grant, 11, is lost on the way; the delayed first request of the old one is refused because of it.
+    bench.reply(now, old, Reply::Held { token: Some(token(11)), remaining: Some(Duration::from_secs(15)) });
+    bench.timeout(bench.wait.expect("a timeout"));
+    let outputs = bench.timeout(bench.wait.expect("again"));
+    let [Command::Acquire { id, floor, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    assert_eq!(*floor, token(10));
+    let (id, now) = (*id, bench.wait.expect("a timeout"));
+    let outputs =
+        bench.reply(now.saturating_sub(Duration::from_secs(1)), id, Reply::Granted { token: token(11) });
+    assert!(matches!(notices(&outputs)[..], [Notice::Acquired { .. }]), "{outputs:?}");
+}

@@ -1,0 +1,261 @@
+//! What the memory store does beyond what every store does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::executor::block_on;
+use futures::stream::StreamExt;
+use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Wake};
+use tenure_store::{Hint, Metadata};
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// A time that passes when a test says so; in nanoseconds.
+#[derive(Clone, Default)]
+struct Time(Arc<AtomicU64>);
+
+impl Time {
+    fn store(&self) -> MemoryStore {
+        let time = self.clone();
+        MemoryStore::with_clocks(move || time.now(), || 1_000)
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn pass(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_nanos()).expect("little time"), Ordering::Relaxed);
+    }
+}
+
+fn name(name: impl AsRef<str>) -> LeaseName {
+    LeaseName::new(name).expect("a short name")
+}
+
+fn owner(process: u128) -> Owner {
+    Identity::new("here", Incarnation::new(process)).expect("a short name").owner(Acquisition(0))
+}
+
+fn acquire(store: &MemoryStore, name: &LeaseName, process: u128) -> Acquired {
+    let (name, owner, floor, timeout) = (name.clone(), owner(process), Token::ZERO, TTL);
+    let metadata = Metadata::new();
+    let request = Acquire { name, owner, ttl: TTL, floor, wait: true, metadata, timeout };
+    block_on(SimpleStore::acquire(store, request)).expect("the request is fine")
+}
+
+fn get(store: &MemoryStore, name: &LeaseName, process: u128) -> Token {
+    match acquire(store, name, process) {
+        Acquired::Granted(token) => token,
+        Acquired::Held(holder) => panic!("{name:?} is held by {holder:?}"),
+    }
+}
+
+fn release(store: &MemoryStore, name: &LeaseName, process: u128) -> Released {
+    let (name, owner) = (name.clone(), owner(process));
+    block_on(SimpleStore::release(store, Release { name, owner, token: None, timeout: TTL }))
+        .expect("it works")
+}
+
+/// A handle that watches and waits for the lease.
+fn waiter(store: &MemoryStore, name: &LeaseName) -> (MemoryStore, Hints) {
+    let handle = store.handle();
+    let hints = SimpleStore::hints(&handle).expect("the memory store has hints");
+    block_on(SimpleStore::watch(&handle, name.clone())).expect("watching works");
+    (handle, hints)
+}
+
+fn next_wake(hints: &mut Hints) -> Option<Wake> {
+    match hints.next().now_or_never()?? {
+        Hint::Lease { wake, .. } => Some(wake),
+        Hint::Resync => panic!("nothing was missed"),
+    }
+}
+
+fn chosen(hints: &mut Hints) -> bool {
+    match next_wake(hints) {
+        Some(Wake::Free { chosen }) => chosen,
+        other => panic!("expected to hear of a release, heard {other:?}"),
+    }
+}
+
+#[test]
+fn a_hundred_thousand_names_leave_nothing_behind() {
+    let time = Time::default();
+    let store = time.store();
+    let waiting = store.handle();
+    for number in 0..100_000 {
+        let name = name(format!("lease {number}"));
+        get(&store, &name, 1);
+        assert!(matches!(acquire(&waiting, &name, 2), Acquired::Held(_)));
+    }
+    time.pass(TTL * 2);
+    assert_eq!(block_on(SimpleStore::list(&store, None, 1)), Ok(Vec::new()));
+    assert!(store.with_state(|state| state.is_empty()), "no lease and no waiter is kept");
+}
+
+#[test]
+fn of_threads_that_race_for_a_lease_one_wins_each_round() {
+    let store = MemoryStore::new();
+    let mut tokens = BTreeSet::new();
+    for round in 0..50 {
+        let name = name(format!("round {}", round % 3));
+        let winners: Vec<(u128, Token)> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|process| {
+                    let (store, name) = (store.handle(), &name);
+                    scope.spawn(move || match acquire(&store, name, process) {
+                        Acquired::Granted(token) => Some((process, token)),
+                        Acquired::Held(_) => None,
+                    })
+                })
+                .collect();
+            threads.into_iter().filter_map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let [(process, token)] = winners[..] else { panic!("one wins: {winners:?}") };
+        assert!(tokens.last().is_none_or(|highest| *highest < token), "{token} is above {tokens:?}");
+        tokens.insert(token);
+        assert_ne!(release(&store, &name, process), Released::NotYours);
+    }
+}
+
+#[test]
+fn the_two_who_have_waited_longest_are_chosen_once() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let mut waiters: Vec<_> = (0..4).map(|_| waiter(&store, &name)).collect();
+    // To register again changes no place.
+    block_on(SimpleStore::watch(&waiters[0].0, name.clone())).expect("watching works");
+
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: true });
+    let heard: Vec<bool> = waiters.iter_mut().map(|(_, hints)| chosen(hints)).collect();
+    assert_eq!(heard, [true, true, false, false]);
+
+    // The first two don't come back: the next release names the others.
+    get(&store, &name, 1);
+    for (_, hints) in &mut waiters {
+        assert!(matches!(next_wake(hints), Some(Wake::Held { ttl: TTL, .. })));
+    }
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: true });
+    let heard: Vec<bool> = waiters.iter_mut().map(|(_, hints)| chosen(hints)).collect();
+    assert_eq!(heard, [false, false, true, true]);
+    get(&store, &name, 1);
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: false });
+}
+
+#[test]
+fn a_waiter_that_never_came_back_is_skipped() {
+    let time = Time::default();
+    let store = time.store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let (_stuck, mut stuck_hints) = waiter(&store, &name);
+    time.pass(TTL + Duration::from_secs(6));
+    get(&store, &name, 1);
+    let mut alive: Vec<_> = (0..2).map(|_| waiter(&store, &name)).collect();
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: true });
+    assert!(alive.iter_mut().all(|(_, hints)| chosen(hints)));
+    // It still watches, so it hears what happens.
+    assert!(matches!(next_wake(&mut stuck_hints), Some(Wake::Held { .. })));
+    assert!(!chosen(&mut stuck_hints));
+}
+
+#[test]
+fn a_dropped_or_closed_handle_waits_no_more_and_its_hints_end() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let (dropped, mut hints_of_dropped) = waiter(&store, &name);
+    let (closed, mut hints_of_closed) = waiter(&store, &name);
+    drop(dropped);
+    block_on(SimpleStore::close(&closed));
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: false });
+    assert_eq!(hints_of_dropped.next().now_or_never(), Some(None));
+    assert_eq!(hints_of_closed.next().now_or_never(), Some(None));
+    assert!(store.with_state(|state| state.is_empty()));
+}
+
+#[test]
+fn a_waiter_that_could_not_hear_of_it_is_not_chosen() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let deaf = store.handle();
+    assert!(matches!(acquire(&deaf, &name, 2), Acquired::Held(_)));
+    assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: false });
+}
+
+#[test]
+fn a_newer_stream_of_hints_ends_the_older_one() {
+    let store = Time::default().store();
+    let name = name("watched");
+    let (handle, mut older) = waiter(&store, &name);
+    let mut newer = SimpleStore::hints(&handle).expect("the memory store has hints");
+    assert_eq!(older.next().now_or_never(), Some(None));
+    let token = get(&store, &name, 1);
+    assert_eq!(next_wake(&mut newer), Some(Wake::Held { token, ttl: TTL }));
+}
+
+#[test]
+fn hints_that_nobody_reads_become_one_resync() {
+    let store = Time::default().store();
+    let name = name("watched");
+    let (_handle, mut hints) = waiter(&store, &name);
+    for _ in 0..2_000 {
+        get(&store, &name, 1);
+        release(&store, &name, 1);
+    }
+    let heard: Vec<Hint> = std::iter::from_fn(|| hints.next().now_or_never().flatten()).collect();
+    assert_eq!(heard.first(), Some(&Hint::Resync));
+    assert!(heard.len() <= 1024, "{} hints were kept", heard.len());
+}
+
+#[test]
+fn a_clock_that_steps_back_expires_nothing_early_and_revives_nothing() {
+    let time = Time::default();
+    time.pass(Duration::from_secs(100));
+    let store = time.store();
+    let name = name("lease");
+    get(&store, &name, 1);
+    time.0.store(0, Ordering::Relaxed);
+    let Acquired::Held(holder) = acquire(&store, &name, 2) else { panic!("the lease is held") };
+    assert_eq!(holder.remaining, Some(TTL));
+    time.pass(Duration::from_secs(110));
+    get(&store, &name, 2);
+}
+
+#[test]
+fn tokens_begin_at_the_wall_clock_and_rise_when_it_stands_still() {
+    let store = Time::default().store();
+    let tokens = ["a", "b", "a"].map(|lease| {
+        let token = get(&store, &name(lease), 1);
+        release(&store, &name(lease), 1);
+        token.get()
+    });
+    assert_eq!(tokens, [1_000, 1_001, 1_002]);
+}
+
+#[test]
+fn when_no_token_is_left_the_grant_is_refused() {
+    let store = MemoryStore::with_clocks(|| Instant::ZERO, || u64::MAX);
+    get(&store, &name("the last"), 1);
+    let request = Acquire {
+        name: name("one more"),
+        owner: owner(1),
+        ttl: TTL,
+        floor: Token::ZERO,
+        wait: false,
+        metadata: Metadata::new(),
+        timeout: TTL,
+    };
+    let error = block_on(SimpleStore::acquire(&store, request)).expect_err("no token is left");
+    assert!(error.to_string().contains(r#"lease "one more""#), "{error}");
+    assert_eq!(block_on(SimpleStore::inspect(&store, name("one more"))), Ok(None));
+}

@@ -1,0 +1,147 @@
+//! Every property of the conformance suite can fail: for each there is a store with a fault that it catches.
+
+mod broken;
+mod virtual_time;
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tenure_store::conformance::{self, Harness};
+use tenure_store::core::Instant;
+
+use broken::{Broken, Fault};
+use virtual_time::Clock;
+
+struct Laboratory {
+    clock: Clock,
+    fault: Fault,
+}
+
+impl Laboratory {
+    fn new(fault: Fault) -> Self {
+        Self { clock: Clock::default(), fault }
+    }
+}
+
+impl Harness for Laboratory {
+    type Store = Broken;
+
+    fn block_on<F: Future>(&self, property: F) -> F::Output {
+        futures::executor::block_on(property)
+    }
+
+    async fn fresh(&self) -> Broken {
+        Broken::new(self.clock.store(), self.fault)
+    }
+
+    async fn handle(&self, store: &Broken) -> Broken {
+        store.handle()
+    }
+
+    async fn reopen(&self, store: Broken) -> Broken {
+        self.clock.pass(Duration::from_millis(1));
+        store.reopen(self.clock.store())
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.pass(time);
+    }
+}
+
+/// The same store without a fault passes: so it is the fault that fails the properties below.
+mod without_a_fault {
+    use super::*;
+
+    tenure_store::conformance!(Laboratory::new(Fault::Nothing));
+}
+
+/// Emits one test per property: it fails for a store with each of these faults.
+macro_rules! caught {
+    ($($property:ident: $($fault:ident),+;)*) => {
+        $(
+            #[test]
+            fn $property() {
+                for fault in [$(Fault::$fault),+] {
+                    fails(fault, conformance::$property::<Laboratory>);
+                }
+            }
+        )*
+
+        #[test]
+        fn every_property_has_a_fault() {
+            let caught: BTreeSet<&str> = [$(stringify!($property)),*].into();
+            assert_eq!(caught, conformance::PROPERTIES.iter().copied().collect());
+        }
+    };
+}
+
+caught! {
+    one_candidate_in_fifty_wins: GrantsWhatIsHeld;
+    acquire_is_idempotent_per_owner: ConfirmsWithANewToken;
+    another_acquisition_of_the_same_process_is_a_stranger: IgnoresTheAcquisition, IgnoresTheIncarnation;
+    renew_checks_owner_and_token: RenewsForAnyOwner, RenewsForAnyToken;
+    release_checks_owner_and_token: ReleasesForAnyOwner, ReleasesForAnyToken;
+    release_without_a_token_checks_the_owner: ReleasesUnseenForAnyOwner;
+    executing_twice_equals_once: ConfirmsWithANewToken, ReleasesTwice, ReleasesByName;
+    a_release_never_ends_the_grant_of_another: ReleasesByName, ReleasesForAnyOwner, ReleasesUnseenForAnyOwner;
+
+    a_confirmation_extends_the_ttl: ConfirmsWithoutExtending;
+    a_renewal_extends_the_ttl: RenewsWithoutExtending;
+    an_expired_lease_is_granted_to_the_next: NeverExpires;
+    no_lease_is_granted_before_its_ttl_is_over: ExpiresEarly, RenewsForHalf, RenewsWithoutExtending;
+    a_late_renewal_resurrects_nothing: RenewsWhatIsGone, RenewsForAnyOwner;
+    a_grant_after_a_gap_has_a_new_token: RemembersTokens;
+
+    tokens_rise_over_release_and_expiry: ForgetsTokensOnRelease;
+    tokens_rise_over_eviction: ForgetsTokensOnEviction;
+    tokens_rise_over_reopening: ForgetsTokensOnReopening;
+    reopening_keeps_what_is_held: ForgetsLeasesOnReopening;
+    tokens_lie_above_the_floor: IgnoresTheFloor;
+    a_floor_near_the_maximum_is_refused: WrapsTokens, IgnoresTheFloor;
+
+    a_refused_operation_leaves_its_neighbours_alone: FailsTheWholeBatch;
+    operations_on_one_lease_keep_their_order: ReversesBatches;
+    a_large_batch_answers_every_operation: LosesTheLastOfMany;
+    any_name_works_and_stays_distinct: FoldsCase, CutsNames, TrimsNames;
+    names_come_back_unchanged: EscapesNames;
+    a_ttl_out_of_bounds_is_refused: ClampsTtls;
+    a_ttl_at_the_bounds_is_accepted: RefusesTheLongestTtl;
+    metadata_that_is_too_long_is_refused: CutsMetadata;
+
+    inspect_tells_who_holds: TellsNoTokens, LosesMetadata, TellsTooMuchRemaining;
+    what_is_over_is_not_listed: ListsTheDead;
+    list_goes_page_by_page: IgnoresAfter, IgnoresMost;
+    a_replaced_owner_is_refused_and_the_lease_stays_closed: ReplacingDeletes;
+    a_deleted_lease_is_free_at_once: DeletingReplaces;
+    evicting_nobody_changes_nothing: EvictingCreates;
+
+    a_release_reaches_a_watching_handle: SilentReleases;
+    a_grant_reaches_a_watching_handle: SilentGrants;
+    a_deletion_reaches_a_watching_handle: SilentDeletions;
+    no_release_is_missed_once_watch_has_returned: WatchesNothing;
+    at_most_two_waiters_are_chosen: ChoosesAll, ChoosesNobody;
+    a_release_does_not_choose_its_own_handle: ChoosesItself;
+    unwatch_ends_the_waiting: IgnoresUnwatch;
+}
+
+fn fails(fault: Fault, property: fn(&Laboratory)) {
+    let laboratory = Laboratory::new(fault);
+    let outcome = catch_unwind(AssertUnwindSafe(|| property(&laboratory)));
+    let panic = outcome.expect_err(&format!("the property does not notice that the store {fault:?}"));
+    println!("{fault:?}: {}", message(&*panic));
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or(panic.downcast_ref::<&str>().copied())
+        .unwrap_or("?")
+}

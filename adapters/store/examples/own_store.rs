@@ -1,0 +1,255 @@
+//! A whole store of one's own: leases in a text file, shared by the processes of one machine.
+//!
+//! It shows what an adapter has to do, and is as slow as it is short: each operation reads the file under a
+//! lock, changes it, and puts the new one in its place. `tests/own_store.rs` holds it against the conformance
+//! suite. Run it with `cargo run -p tenure-store --example own_store`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tenure_store::core::{LeaseName, Rate, StoreClock, Token};
+use tenure_store::{
+    Acquire, Acquired, Eviction, Holder, LeaseRecord, Limits, Metadata, Release, Released, Renew, Renewed,
+    SimpleStore, StoreError, check_floor,
+};
+
+/// The leases in the file `leases` of a directory.
+pub(crate) struct FileStore {
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Default)]
+struct Leases {
+    high_water: u64,
+    held: BTreeMap<LeaseName, Record>,
+}
+
+/// Times are microseconds since 1970.
+struct Record {
+    owner: String,
+    token: u64,
+    ttl: u64,
+    ends: u64,
+    since: u64,
+    metadata: Metadata,
+}
+
+const HIGHEST_FLOOR: Token = Token::new(u64::MAX / 2);
+
+impl SimpleStore for FileStore {
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::DEFAULT;
+        // The wall clock is all that processes share here. It is taken to be steered, not set: whoever sets
+        // it by more than this while leases are held has only the tokens left.
+        limits.clock = StoreClock {
+            drift: Rate::ONE_PERCENT,
+            quantum: Duration::from_millis(1),
+            step: Duration::from_millis(100),
+        };
+        limits.min_ttl = Duration::from_millis(500);
+        limits
+    }
+
+    async fn acquire(&self, request: Acquire) -> Result<Acquired, StoreError> {
+        self.limits().check_acquire(&request)?;
+        check_floor(&request, HIGHEST_FLOOR)?;
+        self.change(|leases, now| {
+            let Acquire { name, owner, ttl, floor, metadata, .. } = request;
+            let (owner, ttl) = (owner.to_string(), micros(ttl));
+            match leases.held.get_mut(&name) {
+                Some(record) if record.owner == owner => {
+                    (record.ttl, record.ends) = (ttl, now + ttl);
+                    Acquired::Granted(Token::new(record.token))
+                }
+                Some(record) => Acquired::Held(record.holder(now)),
+                None => {
+                    // Above all before, above the floor, and not below the clock, should the file get lost.
+                    let token = leases.high_water.max(floor.get()).max(now.saturating_sub(1)) + 1;
+                    leases.high_water = token;
+                    let record = Record { owner, token, ttl, ends: now + ttl, since: now, metadata };
+                    leases.held.insert(name, record);
+                    Acquired::Granted(Token::new(token))
+                }
+            }
+        })
+    }
+
+    async fn renew(&self, request: Renew) -> Result<Renewed, StoreError> {
+        self.limits().check_renew(&request)?;
+        self.change(|leases, now| match leases.held.get_mut(&request.name) {
+            Some(record)
+                if record.owner == request.owner.to_string() && record.token == request.token.get() =>
+            {
+                (record.ttl, record.ends) = (micros(request.ttl), now + micros(request.ttl));
+                Renewed::Renewed
+            }
+            _ => Renewed::NotYours,
+        })
+    }
+
+    async fn release(&self, request: Release) -> Result<Released, StoreError> {
+        let Release { name, owner, token, .. } = request;
+        let owner = owner.to_string();
+        self.change(|leases, _| {
+            let is_right = |record: &Record| {
+                record.owner == owner && token.is_none_or(|token| token.get() == record.token)
+            };
+            if !leases.held.get(&name).is_some_and(is_right) {
+                return Released::NotYours;
+            }
+            leases.held.remove(&name);
+            Released::Released { others_chosen: false }
+        })
+    }
+
+    async fn inspect(&self, name: LeaseName) -> Result<Option<LeaseRecord>, StoreError> {
+        self.change(|leases, now| leases.record(&name, now))
+    }
+
+    async fn list(&self, after: Option<LeaseName>, most: usize) -> Result<Vec<LeaseRecord>, StoreError> {
+        self.change(|leases, now| {
+            let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let names = leases.held.range::<LeaseName, _>((after, Bound::Unbounded)).take(most);
+            names.map(|(name, record)| LeaseRecord::new(name.clone(), record.holder(now))).collect()
+        })
+    }
+
+    async fn evict(&self, name: LeaseName, how: Eviction) -> Result<Option<LeaseRecord>, StoreError> {
+        self.change(|leases, now| {
+            let evicted = leases.record(&name, now)?;
+            match how {
+                // No process has an owner without a slash.
+                Eviction::Replace => leases.held.get_mut(&name)?.owner = "evicted".to_owned(),
+                Eviction::Delete => drop(leases.held.remove(&name)),
+            }
+            Some(evicted)
+        })
+    }
+}
+
+impl FileStore {
+    /// One operation: the whole of it under the lock, so that it is atomic. It blocks the thread that polls,
+    /// for as long as others have the lock; a store for more than an example would use a thread of its own.
+    fn change<T>(&self, act: impl FnOnce(&mut Leases, u64) -> T) -> Result<T, StoreError> {
+        // Whatever fails here, the file is as it was: the new one takes its place in a single step.
+        let failed =
+            |error: io::Error| StoreError::transient(format!("{}: {error}", self.directory.display()));
+        let lock = File::create(self.directory.join("lock")).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        let text = match fs::read_to_string(self.directory.join("leases")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "0\n".to_owned(),
+            read => read.map_err(failed)?,
+        };
+        // What can't be read is never taken for free.
+        let mut leases = Leases::read(&text).ok_or_else(|| {
+            let file = self.directory.join("leases");
+            StoreError::rejected(format!("{} is damaged: delete it once nothing runs", file.display()))
+        })?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, micros);
+        leases.held.retain(|_, record| record.ends > now);
+        let answer = act(&mut leases, now);
+        fs::write(self.directory.join("new"), leases.write()).map_err(failed)?;
+        fs::rename(self.directory.join("new"), self.directory.join("leases")).map_err(failed)?;
+        Ok(answer)
+    }
+}
+
+impl Leases {
+    fn record(&self, name: &LeaseName, now: u64) -> Option<LeaseRecord> {
+        self.held.get(name).map(|record| LeaseRecord::new(name.clone(), record.holder(now)))
+    }
+
+    /// The high water of the tokens on the first line, then a line for each lease.
+    fn write(&self) -> String {
+        let mut text = format!("{}\n", self.high_water);
+        for (name, record) in &self.held {
+            let Record { owner, token, ttl, ends, since, metadata } = record;
+            let (name, owner) = (escape(name.as_str()), escape(owner));
+            let host = metadata.host.as_deref().map_or("-".to_owned(), escape);
+            let pid = metadata.pid.map_or("-".to_owned(), |pid| pid.to_string());
+            let note = metadata.text.as_deref().map_or("-".to_owned(), escape);
+            text += &format!("{name} {owner} {token} {ttl} {ends} {since} {host} {pid} {note}\n");
+        }
+        text
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut leases = Self { high_water: lines.next()?.parse().ok()?, ..Self::default() };
+        for line in lines {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [name, owner, token, ttl, ends, since, host, pid, note] = fields[..] else { return None };
+            let optional = |field: &str| match field {
+                "-" => Some(None),
+                text => unescape(text).map(|text| Some(text.into())),
+            };
+            let mut metadata = Metadata::new();
+            metadata.host = optional(host)?;
+            metadata.pid = if pid == "-" { None } else { Some(pid.parse().ok()?) };
+            metadata.text = optional(note)?;
+            let record = Record {
+                owner: unescape(owner)?,
+                token: token.parse().ok()?,
+                ttl: ttl.parse().ok()?,
+                ends: ends.parse().ok()?,
+                since: since.parse().ok()?,
+                metadata,
+            };
+            leases.held.insert(LeaseName::new(unescape(name)?).ok()?, record);
+        }
+        Some(leases)
+    }
+}
+
+impl Record {
+    fn holder(&self, now: u64) -> Holder {
+        let mut holder = Holder::new(&self.owner);
+        holder.token = Some(Token::new(self.token));
+        holder.remaining = Some(Duration::from_micros(self.ends.saturating_sub(now)));
+        holder.ttl = Some(Duration::from_micros(self.ttl));
+        holder.since = UNIX_EPOCH.checked_add(Duration::from_micros(self.since));
+        holder.metadata = self.metadata.clone();
+        holder
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A text as its bytes in hexadecimal, after an `x` so that it is never empty.
+fn escape(text: &str) -> String {
+    text.bytes().fold("x".to_owned(), |escaped, byte| escaped + &format!("{byte:02x}"))
+}
+
+fn unescape(escaped: &str) -> Option<String> {
+    let digits = escaped.strip_prefix('x')?.as_bytes();
+    let bytes = digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<_>>()?).ok()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use tenure_store::core::{Acquisition, Identity, Incarnation};
+
+    let store = FileStore { directory: std::env::temp_dir() };
+    let process = u128::from(std::process::id());
+    let request = Acquire {
+        name: LeaseName::new("own-store")?,
+        owner: Identity::new("example", Incarnation::new(process))?.owner(Acquisition(0)),
+        ttl: Duration::from_secs(10),
+        floor: Token::ZERO,
+        wait: false,
+        metadata: Metadata::new(),
+        timeout: Duration::from_secs(1),
+    };
+    // Start it twice within ten seconds.
+    match futures::executor::block_on(store.acquire(request))? {
+        Acquired::Granted(token) => println!("granted for ten seconds, with token {token}"),
+        Acquired::Held(holder) => println!("held by {}, for {:?} more", holder.owner, holder.remaining),
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The properties that every store must have, as tests. For the tests of an adapter, also of a user's own.
+//!
+//! Implement [`Harness`] for the store and let [`conformance!`](crate::conformance!) emit one `#[test]` per
+//! property:
+//!
+//! ```
+//! # struct MyStore;
+//! # mod demo {
+//! use std::future::Future;
+//! use tenure_store::conformance::Harness;
+//! # use tenure_store::{core::LeaseName, *};
+//! # pub(crate) struct MyStore;
+//! # impl MyStore { fn connect() -> Self { Self } fn other_process(&self) -> Self { Self } }
+//! # impl SimpleStore for MyStore {
+//! #     async fn acquire(&self, _: Acquire) -> Result<Acquired, StoreError> { unimplemented!() }
+//! #     async fn renew(&self, _: Renew) -> Result<Renewed, StoreError> { unimplemented!() }
+//! #     async fn release(&self, _: Release) -> Result<Released, StoreError> { unimplemented!() }
+//! #     async fn inspect(&self, _: LeaseName) -> Result<Option<LeaseRecord>, StoreError> { unimplemented!() }
+//! #     async fn list(&self, _: Option<LeaseName>, _: usize) -> Result<Vec<LeaseRecord>, StoreError> { unimplemented!() }
+//! #     async fn evict(&self, _: LeaseName, _: Eviction) -> Result<Option<LeaseRecord>, StoreError> { unimplemented!() }
+//! # }
+//!
+//! struct MyHarness;
+//!
+//! impl Harness for MyHarness {
+//!     type Store = MyStore;
+//!
+//!     fn block_on<F: Future>(&self, property: F) -> F::Output {
+//!         futures::executor::block_on(property) // or what the runtime of the store has
+//!     }
+//!     async fn fresh(&self) -> MyStore {
+//!         MyStore::connect() // with a database, a prefix, a file of its own
+//!     }
+//!     async fn handle(&self, store: &MyStore) -> MyStore {
+//!         store.other_process()
+//!     }
+//!     async fn reopen(&self, store: MyStore) -> MyStore {
+//!         store.other_process()
+//!     }
+//! }
+//!
+//! tenure_store::conformance!(MyHarness, ignore: {
+//!     a_release_reaches_a_watching_handle: "this store has no hints",
+//! });
+//! # }
+//! ```
+//!
+//! The first argument is an expression that makes the harness, once per test. What stands under `ignore` is
+//! emitted as an ignored test with that reason; a name that is no property does not compile. Each property is
+//! also a plain function here, for whoever wants to call it in another way; it panics if the store does not
+//! have it.
+//!
+//! | left out if | properties |
+//! |---|---|
+//! | the store has no hints | all from `a_release_reaches_a_watching_handle` on |
+//! | it keeps nothing over a restart | `reopening_keeps_what_is_held` |
+//! | its tokens are given by the server | `tokens_lie_above_the_floor` |
+//!
+//! Properties that wait for a TTL to run out take [`Harness::TTL`]; all others use a TTL of a minute, and
+//! expect nothing of how fast the store is.
+
+mod batches;
+mod bounds;
+mod candidate;
+mod eviction;
+mod exclusion;
+mod expiry;
+mod extension;
+mod harness;
+mod looking;
+mod names;
+mod tokens;
+mod waiting;
+
+pub use harness::Harness;
+
+/// Makes the one list of properties into what is needed of it. The first argument is a `$`, which a macro
+/// that makes a macro can't write by itself.
+macro_rules! properties {
+    ($d:tt $($module:ident { $($property:ident)* })*) => {
+        $(pub use $module::{$($property),*};)*
+
+        /// The names of all properties.
+        pub const PROPERTIES: &[&str] = &[$($(stringify!($property)),*),*];
+
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! __conformance_tests {
+            ($d harness:expr, $d ignored:tt) => {
+                $($($d crate::__conformance_test!($property, $d harness, $d ignored);)*)*
+            };
+        }
+
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! __conformance_test {
+            $($(($property, $d harness:expr, { $property: $d reason:literal, $d($d rest:tt)* }) => {
+                #[test]
+                #[ignore = $d reason]
+                fn $property() {
+                    $d crate::conformance::$property(&$d harness);
+                }
+            };)*)*
+            ($d property:ident, $d harness:expr, { $d other:ident: $d reason:literal, $d($d rest:tt)* }) => {
+                $d crate::__conformance_test!($d property, $d harness, { $d($d rest)* });
+            };
+            ($d property:ident, $d harness:expr, {}) => {
+                #[test]
+                fn $d property() {
+                    $d crate::conformance::$d property(&$d harness);
+                }
+            };
+        }
+    };
+}
+
+properties! { $
+    exclusion {
+        one_candidate_in_fifty_wins
+        acquire_is_idempotent_per_owner
+        another_acquisition_of_the_same_process_is_a_stranger
+        renew_checks_owner_and_token
+        release_checks_owner_and_token
+        release_without_a_token_checks_the_owner
+        executing_twice_equals_once
+        a_release_never_ends_the_grant_of_another
+    }
+    extension {
+        a_confirmation_extends_the_ttl
+        a_renewal_extends_the_ttl
+    }
+    expiry {
+        an_expired_lease_is_granted_to_the_next
+        no_lease_is_granted_before_its_ttl_is_over
+        a_late_renewal_resurrects_nothing
+        a_grant_after_a_gap_has_a_new_token
+    }
+    tokens {
+        tokens_rise_over_release_and_expiry
+        tokens_rise_over_eviction
+        tokens_rise_over_reopening
+        reopening_keeps_what_is_held
+        tokens_lie_above_the_floor
+        a_floor_near_the_maximum_is_refused
+    }
+    batches {
+        a_refused_operation_leaves_its_neighbours_alone
+        operations_on_one_lease_keep_their_order
+        a_large_batch_answers_every_operation
+    }
+    names {
+        any_name_works_and_stays_distinct
+        names_come_back_unchanged
+    }
+    bounds {
+        a_ttl_out_of_bounds_is_refused
+        a_ttl_at_the_bounds_is_accepted
+        metadata_that_is_too_long_is_refused
+    }
+    looking {
+        inspect_tells_who_holds
+        what_is_over_is_not_listed
+        list_goes_page_by_page
+    }
+    eviction {
+        a_replaced_owner_is_refused_and_the_lease_stays_closed
+        a_deleted_lease_is_free_at_once
+        evicting_nobody_changes_nothing
+    }
+    waiting {
+        a_release_reaches_a_watching_handle
+        a_grant_reaches_a_watching_handle
+        a_deletion_reaches_a_watching_handle
+        no_release_is_missed_once_watch_has_returned
+        at_most_two_waiters_are_chosen
+        a_release_does_not_choose_its_own_handle
+        unwatch_ends_the_waiting
+    }
+}
+
+/// Emits one `#[test]` per property of a store: see [the module](mod@crate::conformance).
+#[macro_export]
+macro_rules! conformance {
+    ($harness:expr $(,)?) => {
+        $crate::conformance!($harness, ignore: {});
+    };
+    ($harness:expr, ignore: { $($property:ident: $reason:literal),* $(,)? } $(,)?) => {
+        // A name that is no property does not compile.
+        $(
+            #[allow(unused_imports)]
+            use $crate::conformance::$property as _;
+        )*
+        $crate::__conformance_tests!($harness, { $($property: $reason,)* });
+    };
+}

@@ -1,0 +1,52 @@
+//! The store of the example has every property that a store without hints must have.
+
+#[expect(dead_code, reason = "the program of the example is not used here")]
+#[path = "../examples/own_store.rs"]
+mod own_store;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::time::Duration;
+
+use tenure_store::conformance::Harness;
+
+use own_store::FileStore;
+
+/// The directories are removed at the end of the test.
+#[derive(Default)]
+struct Directories(RefCell<Vec<tempfile::TempDir>>);
+
+impl Harness for Directories {
+    type Store = FileStore;
+
+    const TTL: Duration = Duration::from_millis(500);
+
+    fn block_on<F: Future>(&self, property: F) -> F::Output {
+        futures::executor::block_on(property)
+    }
+
+    async fn fresh(&self) -> FileStore {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let store = FileStore { directory: directory.path().to_owned() };
+        self.0.borrow_mut().push(directory);
+        store
+    }
+
+    async fn handle(&self, store: &FileStore) -> FileStore {
+        FileStore { directory: store.directory.clone() }
+    }
+
+    async fn reopen(&self, store: FileStore) -> FileStore {
+        store
+    }
+}
+
+tenure_store::conformance!(Directories::default(), ignore: {
+    a_release_reaches_a_watching_handle: "it has no hints",
+    a_grant_reaches_a_watching_handle: "it has no hints",
+    a_deletion_reaches_a_watching_handle: "it has no hints",
+    no_release_is_missed_once_watch_has_returned: "it has no hints",
+    at_most_two_waiters_are_chosen: "it has no hints",
+    a_release_does_not_choose_its_own_handle: "it has no hints",
+    unwatch_ends_the_waiting: "it has no hints",
+});

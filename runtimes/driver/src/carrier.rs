@@ -1,0 +1,387 @@
+//! Carries commands to the store and brings the outcomes back.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::channel::{mpsc, oneshot};
+use futures::future::{AbortHandle, BoxFuture, abortable};
+use futures::stream::{FuturesUnordered, StreamExt};
+use tenure_core::{CommandId, Instant, LeaseKey, LeaseName};
+use tenure_store::{Limits, Operation, Outcome, Replies, Store, StoreError};
+
+use crate::store::AnyStore;
+use crate::watches::{Watch, Watches};
+
+/// The most batches on their way at once. What comes beyond waits and travels together in the next.
+const MAX_BATCHES: usize = 32;
+/// A batch is given up this much after twice its longest timeout: everybody has long given up on it, and a
+/// store that never answers must not pile up requests.
+const BACKSTOP: Duration = Duration::from_secs(1);
+/// How long a person who looks at the store, or a watch, waits for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One operation for the store, and the command that it comes from.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) id: CommandId,
+    pub(crate) lease: LeaseKey,
+    pub(crate) operation: Operation,
+}
+
+/// What comes back.
+pub(crate) enum Delivery {
+    /// The outcome of an operation.
+    Outcome { order: Origin, outcome: Outcome },
+    /// The answer to a watch command.
+    Watched { id: CommandId, name: LeaseName, result: Result<(), StoreError> },
+    /// A request ended in a panic of the store.
+    Panicked,
+}
+
+/// Where an operation came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) id: CommandId,
+    pub(crate) name: LeaseName,
+}
+
+pub(crate) struct Carrier {
+    store: AnyStore,
+    limits: Limits,
+    /// Acquisitions and releases that wait to be sent.
+    urgent: VecDeque<Waiting>,
+    /// Renewals that wait to be sent; those that `latest` does not name any more are void.
+    renewals: VecDeque<Waiting>,
+    /// The renewal of each lease that waits to be sent.
+    latest: HashMap<LeaseKey, CommandId>,
+    /// Outcomes that need no request.
+    settled: VecDeque<Delivery>,
+    watches: Watches,
+    requests: FuturesUnordered<BoxFuture<'static, Ended>>,
+    next: u64,
+    batches: BTreeMap<u64, Batch>,
+    backstops: BTreeMap<(Instant, u64), AbortHandle>,
+    deliveries: mpsc::UnboundedReceiver<Message>,
+    sender: mpsc::UnboundedSender<Message>,
+    pub(crate) counts: Counts,
+}
+
+/// What was carried so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) operations: u64,
+    pub(crate) batches: u64,
+    pub(crate) abandoned: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    order: Order,
+    since: Instant,
+}
+
+struct Batch {
+    /// The operations without an outcome.
+    open: HashMap<usize, Origin>,
+    /// Whether the store's future is still there.
+    running: bool,
+}
+
+/// A request has ended, one way or another.
+struct Ended {
+    request: u64,
+    deadline: Instant,
+    panicked: bool,
+}
+
+/// What requests tell from wherever they run.
+enum Message {
+    Outcome { batch: u64, index: usize, outcome: Outcome },
+    Watched { id: Option<CommandId>, name: LeaseName, result: Result<(), StoreError> },
+}
+
+impl Carrier {
+    pub(crate) fn new(store: AnyStore) -> Self {
+        let limits = store.limits();
+        let (sender, deliveries) = mpsc::unbounded();
+        Self {
+            store,
+            limits,
+            urgent: VecDeque::new(),
+            renewals: VecDeque::new(),
+            latest: HashMap::new(),
+            settled: VecDeque::new(),
+            watches: Watches::default(),
+            requests: FuturesUnordered::new(),
+            next: 0,
+            batches: BTreeMap::new(),
+            backstops: BTreeMap::new(),
+            deliveries,
+            sender,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &AnyStore {
+        &self.store
+    }
+
+    /// How much is on its way or waits to be sent.
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len() + self.urgent.len() + self.renewals.len() + self.watches.waiting()
+    }
+
+    /// Takes an operation; it is sent by the next [`Carrier::launch`].
+    pub(crate) fn order(&mut self, now: Instant, order: Order) {
+        let waiting = Waiting { order, since: now };
+        match &waiting.order.operation {
+            Operation::Renew(_) => {
+                self.latest.insert(waiting.order.lease, waiting.order.id);
+                self.renewals.push_back(waiting);
+            }
+            Operation::Acquire(_) | Operation::Release(_) => {
+                // A renewal of the same lease that was not sent yet would come after it: it is void.
+                self.latest.remove(&waiting.order.lease);
+                self.urgent.push_back(waiting);
+            }
+        }
+    }
+
+    pub(crate) fn watch(&mut self, name: LeaseName, watch: Watch) {
+        if let Some(id) = self.watches.want(name.clone(), watch) {
+            let result = Err(StoreError::transient("it is not needed any more").about(&name));
+            self.settled.push_back(Delivery::Watched { id, name, result });
+        }
+    }
+
+    /// Asks the store for something for a person. `answer` always gets an answer.
+    pub(crate) fn look<T: Send + 'static>(
+        &mut self,
+        now: Instant,
+        work: BoxFuture<'static, Result<T, StoreError>>,
+        answer: oneshot::Sender<Result<T, StoreError>>,
+    ) {
+        let mut answer = AnswerOnDrop(Some(answer));
+        self.start(now + PATIENCE, Box::pin(async move { answer.send(work.await) }));
+    }
+
+    /// Sends what waits, as far as there is room. Returns whether there is something new to poll.
+    pub(crate) fn launch(&mut self, now: Instant) -> bool {
+        let before = self.next;
+        while let Some((name, watch)) = self.watches.next() {
+            let mut done =
+                WatchOnDrop { name: Some(name.clone()), id: watch.id(), sender: self.sender.clone() };
+            let (watching, unwatching) = match watch {
+                Watch::On(_) => (Some(self.store.watching(name)), None),
+                Watch::Off => (None, Some(self.store.unwatching(name))),
+            };
+            let request = async move {
+                let result = match (watching, unwatching) {
+                    (Some(watching), _) => watching.await,
+                    (None, Some(unwatching)) => {
+                        unwatching.await;
+                        Ok(())
+                    }
+                    (None, None) => Ok(()),
+                };
+                done.send(result);
+            };
+            self.start(now + PATIENCE, Box::pin(request));
+        }
+        while self.batches.len() < MAX_BATCHES && self.launch_batch(now) {}
+        self.next != before || !self.settled.is_empty()
+    }
+
+    fn launch_batch(&mut self, now: Instant) -> bool {
+        let most = self.limits.batch.max(1);
+        // Whoever releases or acquires is waiting for it; but renewals must not starve.
+        let reserved = self.latest.len().min(most / 2);
+        let mut orders = Vec::new();
+        while orders.len() < most - reserved
+            && let Some(waiting) = self.urgent.pop_front()
+        {
+            orders.extend(self.in_time(now, waiting));
+        }
+        while orders.len() < most
+            && let Some(waiting) = self.renewals.pop_front()
+        {
+            if self.latest.get(&waiting.order.lease) == Some(&waiting.order.id) {
+                self.latest.remove(&waiting.order.lease);
+                orders.extend(self.in_time(now, waiting));
+            } else {
+                self.unsent(waiting.order, "a later request took its place");
+            }
+        }
+        if orders.is_empty() {
+            return false;
+        }
+        self.counts.batches += 1;
+        self.counts.operations += orders.len() as u64;
+
+        let batch = self.next;
+        let longest = orders.iter().map(|order| order.operation.timeout()).max().unwrap_or_default();
+        let open = orders.iter().map(Order::origin).enumerate().collect();
+        let operations: Vec<_> = orders.into_iter().map(|order| order.operation).collect();
+        let sender = self.sender.clone();
+        let replies = Replies::new(operations.len(), move |index, outcome| {
+            let _gone = sender.unbounded_send(Message::Outcome { batch, index, outcome });
+        });
+        self.batches.insert(batch, Batch { open, running: true });
+        let request = self.store.executing(operations, replies);
+        self.start(now + longest * 2 + BACKSTOP, request);
+        true
+    }
+
+    /// The order, unless it waited for longer than it may take.
+    fn in_time(&mut self, now: Instant, waiting: Waiting) -> Option<Order> {
+        let Waiting { mut order, since } = waiting;
+        let waited = now.saturating_since(since);
+        let left = order.operation.timeout().saturating_sub(waited);
+        if left.is_zero() {
+            self.unsent(order, "too many requests are on their way to the store, which does not answer them");
+            return None;
+        }
+        match &mut order.operation {
+            Operation::Acquire(acquire) => acquire.timeout = left,
+            Operation::Renew(renew) => renew.timeout = left,
+            Operation::Release(release) => release.timeout = left,
+        }
+        Some(order)
+    }
+
+    fn unsent(&mut self, order: Order, why: &str) {
+        let order = order.origin();
+        let outcome = Err(StoreError::transient(format!("not sent: {why}")).about(&order.name));
+        self.settled.push_back(Delivery::Outcome { order, outcome });
+    }
+
+    /// Has a request polled until it ends, or until `deadline`.
+    fn start(&mut self, deadline: Instant, request: BoxFuture<'static, ()>) {
+        let id = self.next;
+        self.next += 1;
+        let (request, abort) = abortable(AssertUnwindSafe(request).catch_unwind());
+        self.backstops.insert((deadline, id), abort);
+        self.requests.push(Box::pin(async move {
+            let panicked = matches!(request.await, Ok(Err(_)));
+            Ended { request: id, deadline, panicked }
+        }));
+    }
+
+    /// The next thing that came back.
+    pub(crate) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Poll<Delivery> {
+        self.give_up(now);
+        loop {
+            if let Some(delivery) = self.settled.pop_front() {
+                return Poll::Ready(delivery);
+            }
+            // Requests first: they bring messages.
+            if let Poll::Ready(Some(ended)) = self.requests.poll_next_unpin(cx) {
+                self.backstops.remove(&(ended.deadline, ended.request));
+                if let Some(batch) = self.batches.get_mut(&ended.request) {
+                    batch.running = false;
+                    self.close(ended.request);
+                }
+                if ended.panicked {
+                    return Poll::Ready(Delivery::Panicked);
+                }
+                continue;
+            }
+            return match self.deliveries.poll_next_unpin(cx) {
+                Poll::Ready(Some(Message::Outcome { batch, index, outcome })) => {
+                    let order = self.batches.get_mut(&batch).and_then(|batch| batch.open.remove(&index));
+                    self.close(batch);
+                    match order {
+                        Some(order) => Poll::Ready(Delivery::Outcome { order, outcome }),
+                        // It was given up, and that was said already.
+                        None => continue,
+                    }
+                }
+                Poll::Ready(Some(Message::Watched { id, name, result })) => {
+                    self.watches.ended(&name);
+                    match id {
+                        Some(id) => Poll::Ready(Delivery::Watched { id, name, result }),
+                        None => continue,
+                    }
+                }
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
+            };
+        }
+    }
+
+    /// When the next request is given up.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.backstops.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+
+    fn give_up(&mut self, now: Instant) {
+        while let Some(entry) = self.backstops.first_entry()
+            && entry.key().0 <= now
+        {
+            let ((_, request), abort) = entry.remove_entry();
+            // The future is dropped when it is polled next, which this brings about.
+            abort.abort();
+            self.counts.abandoned += 1;
+            if let Some(batch) = self.batches.remove(&request) {
+                for order in batch.open.into_values() {
+                    let error = StoreError::unknown("the store did not answer").about(&order.name);
+                    self.settled.push_back(Delivery::Outcome { order, outcome: Err(error) });
+                }
+            }
+        }
+    }
+
+    /// Forgets a batch once nothing of it is open. One whose store kept the replies beyond its future stays
+    /// until all are there: the backstop is set for it.
+    fn close(&mut self, batch: u64) {
+        if self.batches.get(&batch).is_some_and(|batch| !batch.running && batch.open.is_empty()) {
+            self.batches.remove(&batch);
+        }
+    }
+}
+
+impl Order {
+    fn origin(&self) -> Origin {
+        Origin { id: self.id, name: self.operation.name().clone() }
+    }
+}
+
+/// Answers in any case, also if the request that holds it is dropped or panics.
+struct AnswerOnDrop<T>(Option<oneshot::Sender<Result<T, StoreError>>>);
+
+impl<T> AnswerOnDrop<T> {
+    fn send(&mut self, result: Result<T, StoreError>) {
+        if let Some(answer) = self.0.take() {
+            let _nobody_waits = answer.send(result);
+        }
+    }
+}
+
+impl<T> Drop for AnswerOnDrop<T> {
+    fn drop(&mut self) {
+        self.send(Err(StoreError::unknown("the request ended before the store had answered")));
+    }
+}
+
+/// The same for a watch.
+struct WatchOnDrop {
+    name: Option<LeaseName>,
+    id: Option<CommandId>,
+    sender: mpsc::UnboundedSender<Message>,
+}
+
+impl WatchOnDrop {
+    fn send(&mut self, result: Result<(), StoreError>) {
+        if let Some(name) = self.name.take() {
+            let _gone = self.sender.unbounded_send(Message::Watched { id: self.id, name, result });
+        }
+    }
+}
+
+impl Drop for WatchOnDrop {
+    fn drop(&mut self) {
+        self.send(Err(StoreError::unknown("the store did not answer")));
+    }
+}

@@ -1,0 +1,149 @@
+//! What the driver knows of each candidacy, hold and name, besides what the node knows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures::channel::oneshot;
+use tenure_core::{LeaseKey, LeaseName, ReleaseOutcome};
+use tenure_store::{Holder, StoreError};
+
+use crate::acquire::{AcquireError, Candidate};
+use crate::hold::Hold;
+use crate::request::Ticket;
+
+/// A candidacy, and the hold that comes of it.
+pub(super) struct Entry {
+    pub(super) name: LeaseName,
+    pub(super) ticket: Ticket,
+    pub(super) ttl: std::time::Duration,
+    pub(super) candidate: Option<Arc<Candidate>>,
+    /// Takes the guard's hold, or the reason why there is none; once.
+    pub(super) grant: Option<oneshot::Sender<Result<Arc<Hold>, AcquireError>>>,
+    pub(super) hold: Option<Arc<Hold>>,
+    /// Whether a hold is being given back.
+    pub(super) releasing: bool,
+    /// Waits for the end of the release.
+    pub(super) outcome: Option<oneshot::Sender<ReleaseOutcome>>,
+}
+
+/// A name that anybody here is interested in.
+#[derive(Default)]
+struct Known {
+    entries: usize,
+    /// Who was last said to have the lease.
+    holder: Option<Holder>,
+    /// What the store last failed with, if it has not answered well since.
+    error: Option<StoreError>,
+}
+
+#[derive(Default)]
+pub(super) struct Entries {
+    /// In the order of their keys, so that messages have an order.
+    leases: BTreeMap<LeaseKey, Entry>,
+    tickets: HashMap<Ticket, LeaseKey>,
+    names: HashMap<LeaseName, Known>,
+    held: usize,
+}
+
+impl Entries {
+    pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry) {
+        self.tickets.insert(entry.ticket, key);
+        self.names.entry(entry.name.clone()).or_default().entries += 1;
+        self.leases.insert(key, entry);
+    }
+
+    pub(super) fn remove(&mut self, key: LeaseKey) -> Option<Entry> {
+        self.unhold(key);
+        let entry = self.leases.remove(&key)?;
+        self.tickets.remove(&entry.ticket);
+        if let Some(known) = self.names.get_mut(&entry.name) {
+            known.entries -= 1;
+            if known.entries == 0 {
+                self.names.remove(&entry.name);
+            }
+        }
+        Some(entry)
+    }
+
+    pub(super) fn key(&self, ticket: Ticket) -> Option<LeaseKey> {
+        self.tickets.get(&ticket).copied()
+    }
+
+    pub(super) fn of(&mut self, key: LeaseKey) -> Option<&mut Entry> {
+        self.leases.get_mut(&key)
+    }
+
+    /// The lease is held; `holder` is what others are told of it.
+    pub(super) fn hold(&mut self, key: LeaseKey, hold: Arc<Hold>, holder: Holder) {
+        let Some(entry) = self.leases.get_mut(&key) else { return };
+        if entry.hold.replace(hold).is_none() {
+            self.held += 1;
+        }
+        if let Some(known) = self.names.get_mut(&entry.name) {
+            known.holder = Some(holder);
+            known.error = None;
+        }
+    }
+
+    /// The lease is not held any more.
+    pub(super) fn unhold(&mut self, key: LeaseKey) -> Option<Arc<Hold>> {
+        let entry = self.leases.get_mut(&key)?;
+        let hold = entry.hold.take()?;
+        self.held -= 1;
+        if let Some(known) = self.names.get_mut(&entry.name) {
+            known.holder = None;
+        }
+        Some(hold)
+    }
+
+    pub(super) const fn held(&self) -> usize {
+        self.held
+    }
+
+    pub(super) fn holds(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        self.leases.values().filter_map(|entry| entry.hold.as_ref())
+    }
+
+    /// The names of the leases that the store may still count as held by this process.
+    pub(super) fn unreleased(&self) -> impl Iterator<Item = LeaseName> {
+        let open = self.leases.values().filter(|entry| entry.hold.is_some() || entry.releasing);
+        open.map(|entry| entry.name.clone())
+    }
+
+    /// The names of all leases that are held or not settled, each once.
+    pub(super) fn names(&self) -> Vec<LeaseName> {
+        let mut names: Vec<_> = self.names.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The store said who has the lease.
+    pub(super) fn held_by(&mut self, name: &LeaseName, holder: Holder) {
+        if let Some(known) = self.names.get_mut(name) {
+            known.holder = Some(holder);
+            known.error = None;
+        }
+    }
+
+    /// The store answered well.
+    pub(super) fn answered(&mut self, name: &LeaseName) {
+        if let Some(known) = self.names.get_mut(name) {
+            known.error = None;
+        }
+    }
+
+    pub(super) fn failed(&mut self, name: &LeaseName, error: StoreError) {
+        if let Some(known) = self.names.get_mut(name) {
+            known.error = Some(error);
+        }
+    }
+
+    pub(super) fn holder(&self, name: &LeaseName) -> Option<Holder> {
+        self.names.get(name)?.holder.clone()
+    }
+
+    /// What the store last failed with; without a word of its own, that it did not answer.
+    pub(super) fn error(&self, name: &LeaseName) -> Option<StoreError> {
+        self.names.get(name)?.error.clone()
+    }
+}

@@ -1,0 +1,92 @@
+//! What the handles ask for.
+
+use std::task::{Context, Poll};
+
+use futures::stream::{FusedStream, StreamExt};
+use tenure_core::{Instant, ReleaseOutcome};
+
+use super::entries::Entry;
+use super::{Driver, SHARE, Stage};
+use crate::acquire::AcquireError;
+use crate::request::{Look, Request};
+use crate::runtime::Runtime;
+
+impl<R: Runtime> Driver<R> {
+    pub(super) fn take_requests(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        for taken in 0..SHARE {
+            if self.inbox.is_terminated() {
+                return taken > 0;
+            }
+            match self.inbox.poll_next_unpin(cx) {
+                Poll::Ready(Some(request)) => self.request(now, request),
+                // All handles are gone: what is left is to give everything back.
+                Poll::Ready(None) => self.drain(now),
+                Poll::Pending => return taken > 0,
+            }
+        }
+        true
+    }
+
+    fn request(&mut self, now: Instant, request: Request) {
+        match request {
+            Request::Acquire { ticket, name, options, candidate, grant } => {
+                let ttl = options.timing.ttl();
+                match self.node.acquire(now, name.clone(), options) {
+                    Ok(key) => {
+                        let entry = Entry {
+                            name,
+                            ticket,
+                            ttl,
+                            candidate,
+                            grant: Some(grant),
+                            hold: None,
+                            releasing: false,
+                            outcome: None,
+                        };
+                        self.entries.insert(key, entry);
+                    }
+                    Err(_shutting_down) => {
+                        let _nobody_waits = grant.send(Err(AcquireError::ShuttingDown { lease: name }));
+                    }
+                }
+            }
+            Request::Release { ticket, outcome } => match self.entries.key(ticket) {
+                Some(key) => {
+                    let held = self.entries.unhold(key).is_some();
+                    if let Some(entry) = self.entries.of(key) {
+                        // Nobody waits for a grant any more.
+                        entry.grant = None;
+                        entry.candidate = None;
+                        entry.releasing = held;
+                        entry.outcome = outcome;
+                    }
+                    // The key is the node's own.
+                    let _never_misuse = self.node.release(now, key);
+                }
+                // It had ended before.
+                None => drop(outcome.map(|outcome| outcome.send(ReleaseOutcome::NotHeld))),
+            },
+            Request::Look(look) => self.look(now, look),
+            Request::Shutdown { budget, done } => {
+                self.leaving.push((now + budget, done));
+                self.drain(now);
+            }
+        }
+    }
+
+    fn look(&mut self, now: Instant, look: Look) {
+        let store = self.carrier.store().clone();
+        match look {
+            Look::Inspect(name, answer) => self.carrier.look(now, store.inspecting(name), answer),
+            Look::List(after, most, answer) => self.carrier.look(now, store.listing(after, most), answer),
+            Look::Evict(name, how, answer) => self.carrier.look(now, store.evicting(name, how), answer),
+        }
+    }
+
+    fn drain(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Running) {
+            self.stage = Stage::Draining;
+            self.node.shutdown(now);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Warnings that don't come in floods.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+use tenure_core::{Instant, LeaseName};
+
+/// Kinds of trouble, each limited on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A request to the store failed or was not answered.
+    Store,
+    /// A renewal failed.
+    InDoubt,
+    /// A lease was lost.
+    Lost,
+    /// The driver was kept from running.
+    Starved,
+    /// A grant came too late.
+    TooLate,
+    /// The store, or this program, does what it must not do.
+    Bug,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::Store, Self::InDoubt, Self::Lost, Self::Starved, Self::TooLate, Self::Bug];
+
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Store => "requests to the store failed",
+            Self::InDoubt => "renewals failed and are tried again",
+            Self::Lost => "leases were lost",
+            Self::Starved => "renewals were sent late because this program was kept from running",
+            Self::TooLate => "leases were granted too late to be of use",
+            Self::Bug => "surprises in the store's answers",
+        }
+    }
+}
+
+/// The first of each kind are logged as they come; what follows within half a minute becomes one line.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    windows: [Window; Kind::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    ends_at: Option<Instant>,
+    /// How many were logged one by one.
+    single: u32,
+    /// How many were not.
+    more: u64,
+    leases: HashSet<LeaseName>,
+    last: String,
+}
+
+/// So many are logged one by one.
+const SINGLE: u32 = 3;
+/// How long a window is.
+const WINDOW: Duration = Duration::from_secs(30);
+
+impl Trouble {
+    /// Logs, or counts, one case.
+    pub(crate) fn warn(
+        &mut self,
+        now: Instant,
+        kind: Kind,
+        lease: Option<&LeaseName>,
+        text: impl fmt::Display,
+    ) {
+        self.sum_up(now);
+        let Some(window) = self.windows.get_mut(kind as usize) else { return };
+        window.ends_at.get_or_insert(now + WINDOW);
+        if window.single < SINGLE {
+            window.single += 1;
+            tracing::warn!(target: "tenure", lease = lease.map(LeaseName::as_str), "{text}");
+            return;
+        }
+        tracing::debug!(target: "tenure", lease = lease.map(LeaseName::as_str), "{text}");
+        window.more += 1;
+        window.leases.extend(lease.cloned());
+        window.last = text.to_string();
+    }
+
+    /// When the next summary is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.windows.iter().filter(|window| window.more > 0).filter_map(|window| window.ends_at).min()
+    }
+
+    /// Logs the summaries that are due.
+    pub(crate) fn sum_up(&mut self, now: Instant) {
+        for (window, kind) in self.windows.iter_mut().zip(Kind::ALL) {
+            let Some(ends_at) = window.ends_at.filter(|ends_at| *ends_at <= now) else { continue };
+            if window.more == 0 {
+                *window = Window::default();
+                continue;
+            }
+            tracing::warn!(
+                target: "tenure",
+                "{}: {} more within {:?}, {} leases concerned; the last: {}",
+                kind.what(),
+                window.more,
+                WINDOW,
+                window.leases.len(),
+                window.last,
+            );
+            // As long as it goes on, only summaries are logged.
+            *window =
+                Window { single: SINGLE, ends_at: Some(ends_at.max(now) + WINDOW), ..Window::default() };
+        }
+    }
+
+    /// Logs what was not logged yet, at the end.
+    pub(crate) fn flush(&mut self) {
+        self.sum_up(Instant::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_becomes_a_few_lines_and_ends_when_it_ends() {
+        let mut trouble = Trouble::default();
+        let lease = LeaseName::new("a").unwrap();
+        let second = |n: u64| Instant::ZERO + Duration::from_secs(n);
+        for n in 0..60 {
+            for _ in 0..1000 {
+                trouble.warn(second(n), Kind::Store, Some(&lease), "no");
+            }
+        }
+        let window = &trouble.windows[Kind::Store as usize];
+        assert_eq!(window.single, SINGLE);
+        assert_eq!(window.more, 30 * 1000);
+        assert_eq!(trouble.deadline(), Some(second(60)));
+        trouble.sum_up(second(60));
+        assert_eq!(trouble.deadline(), None);
+        // A window without a case: the next is logged by itself again.
+        trouble.sum_up(second(90));
+        trouble.warn(second(91), Kind::Store, Some(&lease), "no");
+        assert_eq!(trouble.windows[Kind::Store as usize].single, 1);
+    }
+}
