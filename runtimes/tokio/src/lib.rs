@@ -53,7 +53,10 @@ impl Runtime for Tokio {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
+        // The runtime of whoever waits: that of the driver may be another one, and stuck.
+        let Some(handle) = Handle::try_current().ok().or_else(|| self.handle.clone()) else {
+            return Box::pin(std::future::pending());
+        };
         // A task, because a sleep of tokio panics when it is polled while its runtime ends.
         let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at)));
         Box::pin(async move {
