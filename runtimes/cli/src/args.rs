@@ -29,11 +29,8 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Run a command while holding a lease
     Run(Run),
-    /// List the leases that are held
     Leases(Leases),
-    /// Take a lease away from its holder
     Release(Release),
 }
 

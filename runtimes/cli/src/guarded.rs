@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -63,8 +63,7 @@ impl Guarded {
         let tree = Tree::new();
         tree::adopt_orphans()?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let guardian = Command::new(program::path())
-            .arg(program::GUARDIAN)
+        let guardian = program::again(program::GUARDIAN)
             .arg(getpid().to_string())
             .args(job.command)
             .envs(job.variables)

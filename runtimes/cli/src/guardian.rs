@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -154,8 +154,7 @@ impl Guardian {
         if let Some(liveness) = &self._liveness {
             rustix::io::fcntl_setfd(liveness, FdFlags::empty())?;
         }
-        let shim = Command::new(program::path())
-            .arg(program::SHIM)
+        let shim = program::again(program::SHIM)
             .arg(rustix::process::getpid().to_string())
             .args(command)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -175,6 +174,7 @@ impl Guardian {
             }
             self.sleep();
         }
+        self.see_end();
         if self.alone {
             let lease = std::env::var(crate::run::LEASE_VARIABLE).unwrap_or_default();
             say::line(format_args!("the supervisor of lease {lease:?} is gone; its command was killed"));
@@ -267,33 +267,38 @@ impl Guardian {
         if self.exited {
             return self.tree.has_ended();
         }
-        match tree::ending(command) {
-            Ok(Some(status)) => {
-                let ending = match (status.exit_status(), status.terminating_signal()) {
+        if !self.see_end() {
+            self.continue_stopped(command);
+            self.tree.reap_orphans();
+            return false;
+        }
+        if self.tree.has_ended() {
+            return true;
+        }
+        self.leftovers_until = Some(clock::now() + self.grace);
+        self.report(Report::Leftovers { count: self.tree.living().len() as u64 });
+        self.ask_to_end();
+        false
+    }
+
+    /// Whether the command itself has ended; tells the supervisor how, the first time that it is seen.
+    fn see_end(&mut self) -> bool {
+        if let Some(command) = self.tree.group()
+            && !self.exited
+        {
+            let ending = match tree::ending(command) {
+                Ok(None) => return false,
+                Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
                     (Some(code), _) => Ending::Code(code),
                     (None, signal) => Ending::Signal(signal.unwrap_or(0)),
-                };
-                self.exited = true;
-                self.report(Report::Exited(ending));
-                if self.tree.has_ended() {
-                    return true;
-                }
-                self.leftovers_until = Some(clock::now() + self.grace);
-                self.report(Report::Leftovers { count: self.tree.living().len() as u64 });
-                self.ask_to_end();
-                false
-            }
-            Ok(None) => {
-                self.continue_stopped(command);
-                self.tree.reap_orphans();
-                false
-            }
-            // It is nobody's child any more: somebody else has reaped it. What is known is that it has ended.
-            Err(_) => {
-                self.killing = true;
-                false
-            }
+                },
+                // Somebody else has buried it: that it has ended is all that is known.
+                Err(_) => Ending::Signal(0),
+            };
+            self.exited = true;
+            self.report(Report::Exited(ending));
         }
+        self.exited
     }
 
     /// A command that was stopped from the keyboard would hold the lease for nothing, and nobody could give the

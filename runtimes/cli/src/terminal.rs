@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpgrp, getpid, waitid};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
@@ -79,8 +79,7 @@ impl Terminal {
     }
 
     fn fetch_from(&self, foreground: Pid) -> io::Result<()> {
-        let mut fetcher = Command::new(program::path())
-            .arg(program::FOREGROUND)
+        let mut fetcher = program::again(program::FOREGROUND)
             .arg(self.home.to_string())
             .stdin(Stdio::from(self.descriptor.try_clone()?))
             .process_group(foreground.as_raw_pid())

@@ -213,15 +213,14 @@ fn what_a_command_started_in_a_session_of_its_own_is_killed_as_well() {
     let place = Place::new();
     let witness = crate::harness::witness_program();
     let script = format!(
-        "setsid sh -c '{0} work {1} & {0} work {1}.other & wait' & wait",
+        "setsid sh -c '{0} work {1} & {0} work {2} & wait' & wait",
         witness.display(),
-        place.path(FILE).display()
+        place.path("near").display(),
+        place.path("far").display()
     );
-    let mut command = place.tenure(&["run", "--lease", "job", "--", "sh", "-c", &script]);
-    command.env("TENURE_TOKEN", "0");
-    let mut holder = Running::start(command);
+    let mut holder = Running::start(place.tenure(&["run", "--lease", "job", "--", "sh", "-c", &script]));
     let workers = eventually("both to work", || {
-        let units = [FILE, "evidence.other"].map(|file| place.evidence(file).units);
+        let units = ["near", "far"].map(|file| place.evidence(file).units);
         let [Some(one), Some(other)] = units.map(|units| units.first().map(|unit| unit.process)) else {
             return None;
         };
