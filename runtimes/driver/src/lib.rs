@@ -17,6 +17,8 @@ mod runtime;
 mod stats;
 mod store;
 mod tenure;
+#[cfg(test)]
+mod tests;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
