@@ -82,6 +82,8 @@ struct Guardian {
     exited: bool,
     /// It was asked to end because of its limits.
     asked: bool,
+    /// What has left the command's process group, and was asked to end after the command's end.
+    asked_strays: Vec<Pid>,
     /// When what the command left behind is killed.
     leftovers_until: Option<Instant>,
     killing: bool,
@@ -126,6 +128,7 @@ impl Guardian {
             tree: Tree::new(),
             exited: false,
             asked: false,
+            asked_strays: Vec::new(),
             leftovers_until: None,
             killing: false,
             ended: false,
@@ -265,6 +268,7 @@ impl Guardian {
     fn look_after_command(&mut self) -> bool {
         let Some(command) = self.tree.group() else { return true };
         if self.exited {
+            self.ask_strays();
             return self.tree.has_ended();
         }
         if !self.see_end() {
@@ -277,8 +281,22 @@ impl Guardian {
         }
         self.leftovers_until = Some(clock::now() + self.grace);
         self.report(Report::Leftovers { count: self.tree.living().len() as u64 });
-        self.ask_to_end();
+        self.tree.signal_group(Signal::TERM);
+        self.tree.signal_group(Signal::CONT);
+        self.ask_strays();
         false
+    }
+
+    /// Asks those to end who have left the command's group: they become ours one after the other, as their parents
+    /// end.
+    fn ask_strays(&mut self) {
+        for stray in self.tree.strays() {
+            if !self.asked_strays.contains(&stray) {
+                tree::signal_one(stray, Signal::TERM);
+                tree::signal_one(stray, Signal::CONT);
+                self.asked_strays.push(stray);
+            }
+        }
     }
 
     /// Whether the command itself has ended; tells the supervisor how, the first time that it is seen.

@@ -46,6 +46,11 @@ fn reap(child: Pid) {
     let _ = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(child), options));
 }
 
+/// Sends a signal to a child that has not been reaped. If it may not be sent, nothing can be done about it.
+pub(crate) fn signal_one(child: Pid, signal: Signal) {
+    let _ = kill_process(child, signal);
+}
+
 /// What a command has started.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
@@ -83,11 +88,13 @@ impl Tree {
     /// Sends a signal to the command's process group and to those who have left it and lost their parent.
     pub(crate) fn signal_all(&self, signal: Signal) {
         self.signal_group(signal);
-        for child in self.living() {
-            if rustix::process::getpgid(Some(child)).ok() != self.group {
-                let _ = kill_process(child, signal);
-            }
-        }
+        self.strays().into_iter().for_each(|stray| signal_one(stray, signal));
+    }
+
+    /// Those that have left the command's process group and lost their parent, and live.
+    pub(crate) fn strays(&self) -> Vec<Pid> {
+        let is_stray = |child: &Pid| rustix::process::getpgid(Some(*child)).ok() != self.group;
+        self.living().into_iter().filter(is_stray).collect()
     }
 
     /// Those children that live, the command among them.
@@ -99,9 +106,7 @@ impl Tree {
     /// and its children become ours only by its death.
     pub(crate) fn kill(&self) -> bool {
         self.signal_group(Signal::KILL);
-        for child in self.living() {
-            let _ = kill_process(child, Signal::KILL);
-        }
+        self.living().into_iter().for_each(|child| signal_one(child, Signal::KILL));
         self.has_ended()
     }
 
