@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Place, Running, bare_tenure, eventually, output};
+use crate::harness::{Place, Running, bare_tenure, lives, output};
 
 /// A lease that somebody holds for as long as the returned program is kept.
 fn held(place: &Place) -> Running {
@@ -268,19 +268,36 @@ fn a_command_that_held_for_its_longest_time_is_asked_to_end_and_then_killed() {
     }
 }
 
+/// A shell script that leaves a process behind which does not listen to SIGTERM, and says its number.
+fn leaving_one_behind(place: &Place, grace: &str) -> Running {
+    let script = r#"
+        sh -c 'trap "" TERM; echo $$; : >"$0"; while :; do sleep 0.01; done' "$0" &
+        while [ ! -e "$0" ]; do sleep 0.01; done
+        exit 5"#;
+    let mut command = place.tenure(&["run", "--lease", "job", "--grace", grace, "--", "sh", "-c", script]);
+    command.arg(place.path("ready"));
+    Running::start(command)
+}
+
 #[test]
-fn what_a_command_leaves_running_is_ended_before_the_lease_is_given_back() {
+fn what_a_command_leaves_running_keeps_the_lease_until_it_has_ended() {
     let place = Place::new();
-    let script = "(trap '' TERM; echo $$; while :; do sleep 0.01; done) & echo left; exit 5";
-    let options = ["run", "--lease", "job", "--grace", "300ms", "--"];
-    let mut command = place.tenure(&options);
-    command.args(["sh", "-c", script]);
-    let mut holder = Running::start(command);
+    let mut holder = leaving_one_behind(&place, "1h");
     holder.stderr.wait_for("left 1 process(es) running");
-    let (code, ..) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
-    assert_eq!(code, Some(75), "still held");
+    let left = Pid::from_raw(holder.stdout.so_far()[0].parse().unwrap()).unwrap();
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
+    assert_eq!(code, Some(75), "still held: {err}");
+    kill_process(left, Signal::KILL).unwrap();
+    assert_eq!(holder.code(), Some(5), "the command's own");
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn what_a_command_leaves_running_is_killed_after_the_grace() {
+    let place = Place::new();
+    let mut holder = leaving_one_behind(&place, "100ms");
     assert_eq!(holder.code(), Some(5));
-    eventually("all to be closed", || (holder.stdout.to_the_end().len() == 2).then_some(()));
-    let (code, ..) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
-    assert_eq!(code, Some(0));
+    let left = Pid::from_raw(holder.stdout.to_the_end()[0].parse().unwrap()).unwrap();
+    assert!(!lives(left));
 }
