@@ -77,8 +77,7 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let told = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&told))?;
     if below {
-        let mut child =
-            Command::new(std::env::current_exe()?).arg("work").arg(&path).spawn()?;
+        let mut child = Command::new(std::env::current_exe()?).arg("work").arg(&path).spawn()?;
         child.wait()?;
         return Ok(());
     }

@@ -124,11 +124,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.') {
         return Err(format!("{text} of what? Add a unit, for example {text}s for seconds (ms, s, m, h, d)"));
     }
-    let unknown = text
-        .split(|c: char| !c.is_alphabetic())
-        .find(|unit| !unit.is_empty() && !UNITS.contains(unit));
+    let unknown =
+        text.split(|c: char| !c.is_alphabetic()).find(|unit| !unit.is_empty() && !UNITS.contains(unit));
     if let Some(unit) = unknown {
-        return Err(format!("the unit {unit:?} is not known; there are ms, s, m, h and d, for example 1h30m"));
+        return Err(format!(
+            "the unit {unit:?} is not known; there are ms, s, m, h and d, for example 1h30m"
+        ));
     }
     humantime::parse_duration(text).map_err(|error| error.to_string())
 }

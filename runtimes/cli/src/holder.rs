@@ -67,7 +67,9 @@ pub(crate) fn time(time: SystemTime) -> String {
     // humantime's formatter fails before 1970 and after 9999, and such times do stand in foreign records.
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok();
     match since {
-        Some(since) if since.as_secs() < 253_402_300_800 => humantime::format_rfc3339_millis(time).to_string(),
+        Some(since) if since.as_secs() < 253_402_300_800 => {
+            humantime::format_rfc3339_millis(time).to_string()
+        }
         _ => "?".to_owned(),
     }
 }

@@ -36,12 +36,7 @@ pub(crate) async fn run(args: &Run, place: &Place) -> Result<u8, Failure> {
     result
 }
 
-async fn candidacy(
-    args: &Run,
-    place: &Place,
-    tenure: &Tenure,
-    signals: &mut Signals,
-) -> Result<u8, Failure> {
+async fn candidacy(args: &Run, place: &Place, tenure: &Tenure, signals: &mut Signals) -> Result<u8, Failure> {
     let lease = tokio::select! {
         lease = wait::acquire(args, place, tenure) => lease?,
         signal = signals.next() => {

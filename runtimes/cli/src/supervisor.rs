@@ -203,7 +203,9 @@ impl<'a> Supervisor<'a> {
     fn lose(&mut self, lost: &Lost) {
         tracing::info!(why = %lost.why, "the lease is over");
         match lost.why {
-            LostReason::Expired if self.args.on_lost == OnLost::Term => self.say_lost(lost, "is asked to end"),
+            LostReason::Expired if self.args.on_lost == OnLost::Term => {
+                self.say_lost(lost, "is asked to end")
+            }
             // By its limits the guardian kills at this moment.
             LostReason::Expired => self.say_lost(lost, "is killed"),
             LostReason::NotYours => {

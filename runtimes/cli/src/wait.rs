@@ -104,8 +104,8 @@ fn grant(holder: &Holder) -> String {
 }
 
 fn held_by(holder: &Holder) -> String {
-    let left = holder.remaining.map_or_else(String::new, |left| {
-        format!(", for another {} unless it is renewed", span(left))
-    });
+    let left = holder
+        .remaining
+        .map_or_else(String::new, |left| format!(", for another {} unless it is renewed", span(left)));
     format!("{}{left}", describe(holder))
 }

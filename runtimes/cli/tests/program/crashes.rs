@@ -141,8 +141,7 @@ fn stopped_for_three_ttls(continued: impl FnOnce(Pid, &Began)) {
     let ended = dead(&began);
     println!("after three TTLs: killed {:?} after it went on", between(went_on, ended));
     assert_eq!(holder.code(), Some(76), "lost");
-    let late: Vec<_> =
-        place.evidence("first").units.into_iter().filter(|unit| unit.end > went_on).collect();
+    let late: Vec<_> = place.evidence("first").units.into_iter().filter(|unit| unit.end > went_on).collect();
     assert!(late.len() <= 5, "at once, not after {} units of work: {late:?}", late.len());
     assert!(late.iter().all(|unit| unit.token < started.token), "its token is the lower one");
     assert!(between(went_on, ended) < Duration::from_secs(5));

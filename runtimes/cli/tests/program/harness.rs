@@ -303,7 +303,9 @@ fn pid(text: &str) -> Pid {
 /// Whether a process lives, that is, is there and no zombie.
 pub(crate) fn lives(process: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next()).is_some_and(|state| !"ZX".contains(state))
+    stat.rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next())
+        .is_some_and(|state| !"ZX".contains(state))
 }
 
 /// How often a test of crashes is repeated: `TENURE_TEST_ROUNDS`, or so many times.

@@ -28,7 +28,17 @@ fn leases_are_listed_as_a_table_for_people_and_as_json_for_programs() {
     let lease = list[0].as_object().unwrap();
     let fields: Vec<&str> = lease.keys().map(String::as_str).collect();
     let mut stable = [
-        "lease", "instance", "owner", "host", "pid", "token", "since", "ttl_ms", "remaining_ms", "text", "problem",
+        "lease",
+        "instance",
+        "owner",
+        "host",
+        "pid",
+        "token",
+        "since",
+        "ttl_ms",
+        "remaining_ms",
+        "text",
+        "problem",
     ];
     stable.sort_unstable();
     assert_eq!(fields, stable, "the names of the fields are an interface");
@@ -52,7 +62,11 @@ fn whoever_stops_reading_the_list_harms_nobody() {
     let place = Place::new();
     let _held = held(&place, "job", "15s");
     let mut shell = std::process::Command::new("sh");
-    shell.arg("-c").arg(r#"("$1" leases; echo "code $?" >&2) | true"#).arg("sh").arg(bare_tenure().get_program());
+    shell
+        .arg("-c")
+        .arg(r#"("$1" leases; echo "code $?" >&2) | true"#)
+        .arg("sh")
+        .arg(bare_tenure().get_program());
     shell.env("TENURE_STORE", place.url()).env("RUST_BACKTRACE", "0");
     let (_, _, err) = output(shell);
     assert_eq!(err, "code 0\n");

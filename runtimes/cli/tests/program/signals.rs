@@ -70,7 +70,8 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored_for_the_program_and_for_
     let mut command = Command::new("sh");
     command.args(["-c", r#"trap '' HUP; exec "$@""#, "sh"]).arg(env!("CARGO_BIN_EXE_tenure"));
     command.args(["run", "--lease", "job", "--", "sh", "-c"]);
-    command.arg("echo started; grep SigIgn /proc/$$/status; trap 'exit 4' TERM; while :; do sleep 0.01; done");
+    command
+        .arg("echo started; grep SigIgn /proc/$$/status; trap 'exit 4' TERM; while :; do sleep 0.01; done");
     command.env("TENURE_STORE", place.url());
     let mut holder = Running::start(command);
     let ignored = holder.stdout.wait_for("SigIgn:");

@@ -125,7 +125,8 @@ fn the_command_reads_what_is_typed() {
 #[test]
 fn ctrl_c_reaches_the_command() {
     let place = Place::new();
-    let script = r#"$T sh -c 'trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.01; done'"#;
+    let script =
+        r#"$T sh -c 'trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.01; done'"#;
     let mut session = Session::start(&place, &checked(script));
     session.shows("ready");
     session.press("\x03");

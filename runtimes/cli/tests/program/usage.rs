@@ -42,7 +42,9 @@ fn the_command_finds_lease_token_and_owner_in_its_environment_and_tokens_rise() 
         let script = r#"echo "$TENURE_LEASE|$TENURE_TOKEN|$TENURE_OWNER""#;
         let (code, out, _) = output(place.tenure(&["run", "--lease", "a b", "--", "sh", "-c", script]));
         assert_eq!(code, Some(0));
-        let [lease, token, owner] = out.trim_end().split('|').collect::<Vec<_>>()[..] else { panic!("{out}") };
+        let [lease, token, owner] = out.trim_end().split('|').collect::<Vec<_>>()[..] else {
+            panic!("{out}")
+        };
         assert_eq!(lease, "a b");
         let token: u64 = token.parse().expect("a decimal number");
         assert!(token > last, "{token} after {last}");
@@ -112,11 +114,24 @@ fn a_busy_lease_is_code_75_and_the_message_says_who_has_it() {
 fn whoever_waits_says_for_whom_where_and_how_long_and_when_it_is_over() {
     let place = Place::new();
     let holder = held(&place);
-    let mut waiter =
-        Running::start(place.tenure(&["run", "--lease", "job", "--wait", "5m", "--", "echo", "it is my turn"]));
+    let mut waiter = Running::start(place.tenure(&[
+        "run",
+        "--lease",
+        "job",
+        "--wait",
+        "5m",
+        "--",
+        "echo",
+        "it is my turn",
+    ]));
     let notice = waiter.stderr.wait_for("is held by");
-    for part in ["\"job\"", &format!("process {}", holder.pid()), "waiting at most 5m", "leases.db", "unless it is renewed"]
-    {
+    for part in [
+        "\"job\"",
+        &format!("process {}", holder.pid()),
+        "waiting at most 5m",
+        "leases.db",
+        "unless it is renewed",
+    ] {
         assert!(notice.contains(part), "{part} is missing in {notice}");
     }
     holder.signal(Signal::TERM);
@@ -202,7 +217,10 @@ fn without_a_store_given_the_users_own_is_used() {
     assert!(place.path(".local/state/tenure/tenure.db").exists());
 
     let mut command = bare_tenure();
-    command.args(["run", "--lease", "job", "--", "true"]).env("TENURE_STORE", "").env("XDG_STATE_HOME", place.path("s"));
+    command
+        .args(["run", "--lease", "job", "--", "true"])
+        .env("TENURE_STORE", "")
+        .env("XDG_STATE_HOME", place.path("s"));
     assert_eq!(output(command).0, Some(0), "an empty variable counts as not set");
     assert!(place.path("s/tenure/tenure.db").exists());
 }
