@@ -70,7 +70,7 @@ pub(crate) struct Run {
     pub(crate) grace: Duration,
 
     /// Stop the command this long after it got the lease, so that others have their turn
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub(crate) max_hold: Option<Duration>,
 
     /// The command and its arguments; everything after -- belongs to it
@@ -132,6 +132,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         ));
     }
     humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A duration that is not zero.
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be more than zero".to_owned()),
+        duration => Ok(duration),
+    }
 }
 
 #[cfg(test)]

@@ -28,13 +28,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getppid, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getppid, waitid};
 use tenure::Instant;
 
 use crate::alarm::Alarm;
 use crate::clock;
 use crate::exit;
 use crate::protocol::{Ending, Frames, Limits, Order, Report, receive_with, send_with};
+use crate::terminal::Terminal;
 use crate::tree::{self, Tree};
 use crate::{program, say, signals};
 
@@ -75,6 +76,8 @@ struct Guardian {
     limits: Limits,
     /// How long what the command leaves behind may take to end.
     grace: Duration,
+    /// The command's terminal, to be handed back should the supervisor not live to do it.
+    terminal: Option<Terminal>,
     /// The command's standard input, and our end of the socket to the shim, until the word to go.
     waiting: Option<(OwnedFd, UnixStream)>,
     tree: Tree,
@@ -124,6 +127,7 @@ impl Guardian {
             alarm: Alarm::new()?,
             limits,
             grace,
+            terminal: getpgid(Some(supervisor)).ok().and_then(|home| Terminal::of(&stdin, home)),
             waiting: None,
             tree: Tree::new(),
             exited: false,
@@ -158,7 +162,7 @@ impl Guardian {
             rustix::io::fcntl_setfd(liveness, FdFlags::empty())?;
         }
         let shim = program::again(program::SHIM)
-            .arg(rustix::process::getpid().to_string())
+            .arg(getpid().to_string())
             .args(command)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)
@@ -186,6 +190,12 @@ impl Guardian {
         while !self.dismissed && !self.alone {
             self.sleep();
             self.take_orders();
+        }
+        if self.alone
+            && !self.dismissed
+            && let (Some(terminal), Some(command)) = (&self.terminal, self.tree.group())
+        {
+            terminal.take_back(command, getpid());
         }
         std::mem::take(&mut self.tree).reap_all();
     }

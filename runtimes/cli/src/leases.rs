@@ -25,7 +25,7 @@ pub(crate) async fn leases(args: &Leases, place: &Place) -> Result<u8, Failure> 
         say::line(format_args!("no leases are held in {}", place.name()));
         return Ok(0);
     } else {
-        format!("{}\n", table(&records))
+        format!("{}\n", table(&records).trim_fmt())
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(0),
@@ -70,5 +70,8 @@ fn table(records: &[LeaseRecord]) -> Table {
             holder.remaining.map_or_else(unknown, span),
         ]);
     }
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
     table
 }

@@ -75,7 +75,7 @@ impl<'a> Supervisor<'a> {
             args,
             lease,
             guarded,
-            terminal: Terminal::of_stdin(),
+            terminal: Terminal::of(io::stdin(), rustix::process::getpgrp()),
             lost: None,
             held_too_long: false,
             stops: 0,

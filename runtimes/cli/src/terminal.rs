@@ -15,30 +15,29 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, getpgrp, getpid, waitid};
+use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use crate::{exit, program, tree};
 
-/// The terminal that is our standard input.
+/// A terminal that controls our session.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     descriptor: OwnedFd,
-    /// Our process group.
+    /// The process group that the terminal is lent by: that of `tenure run`.
     home: Pid,
     /// The modes from before it was first given away.
     modes: Option<Termios>,
 }
 
 impl Terminal {
-    /// Our standard input, if it is a terminal and controls this session.
-    pub(crate) fn of_stdin() -> Option<Self> {
-        let stdin = io::stdin();
+    /// This standard input, if it is such a terminal.
+    pub(crate) fn of(stdin: impl AsFd, home: Pid) -> Option<Self> {
         if !isatty(&stdin) || tcgetpgrp(&stdin).is_err() {
             return None;
         }
         let descriptor = stdin.as_fd().try_clone_to_owned().ok()?;
-        Some(Self { descriptor, home: getpgrp(), modes: None })
+        Some(Self { descriptor, home, modes: None })
     }
 
     /// Whether our process group has the foreground.
@@ -57,23 +56,25 @@ impl Terminal {
         tcsetpgrp(&self.descriptor, group).is_ok()
     }
 
-    /// Takes the foreground back from the command and restores the modes. The command has ended, and its process
-    /// group's leader is not reaped yet. `guardian` is (or was) the parent of the command's orphans.
+    /// Takes the foreground back from the command, and restores the modes if it was we who gave it away. The command
+    /// has ended, and its process group's leader is not reaped yet. `adopter` is (or was) the parent of the command's
+    /// orphans.
     ///
-    /// If meanwhile somebody else was given the foreground (the shell takes it when it sees us stopped), nothing is
-    /// done: whoever took it knows what modes he wants.
-    pub(crate) fn take_back(self, command: Pid, guardian: Pid) {
-        let Some(modes) = &self.modes else { return };
+    /// If meanwhile somebody else was given the foreground (the shell takes it when it sees us stopped or dead),
+    /// nothing is done: whoever took it knows what modes he wants.
+    pub(crate) fn take_back(&self, command: Pid, adopter: Pid) {
         if let Ok(foreground) = tcgetpgrp(&self.descriptor)
             && foreground != self.home
         {
             let of_command = foreground == command
-                || tree::parent(foreground).is_some_and(|parent| parent == guardian || parent == getpid());
+                || tree::parent(foreground).is_some_and(|parent| parent == adopter || parent == getpid());
             if !of_command || self.fetch_from(foreground).is_err() {
                 return;
             }
         }
-        if self.is_ours() {
+        if let Some(modes) = &self.modes
+            && self.is_ours()
+        {
             let _ = tcsetattr(&self.descriptor, OptionalActions::Now, modes);
         }
     }

@@ -168,6 +168,28 @@ fn modes_that_the_command_leaves_behind_are_undone_however_it_ends() {
 }
 
 #[test]
+fn a_script_whose_supervisor_is_killed_can_go_on_reading() {
+    let place = Place::new();
+    let script = r#"
+        sh -c 'echo "number $$"; exec $T sh -c "echo ready; sleep 1000"'
+        echo "code $?"
+        until [ "$($W foreground)" = "foreground: yes" ]; do sleep 0.01; done
+        read LINE; echo "read $LINE"; exit 9"#;
+    let mut session = Session::start(&place, script);
+    session.shows("ready\r\n");
+    let supervisor = eventually("the supervisor's number", || {
+        let screen = session.screen();
+        Pid::from_raw(screen.split("number ").nth(1)?.split_once("\r\n")?.0.parse().ok()?)
+    });
+    kill_process(supervisor, Signal::KILL).unwrap();
+    session.shows("code 137");
+    session.shows("its command was killed");
+    session.press("a line\n");
+    session.shows("read a line");
+    assert_eq!(session.ends(), Some(9));
+}
+
+#[test]
 fn an_interactive_shell_works_under_a_lease() {
     let place = Place::new();
     let mut session = Session::start(&place, &checked("$T sh -i"));

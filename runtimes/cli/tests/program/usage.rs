@@ -166,6 +166,7 @@ fn arguments_that_make_no_sense_are_code_64() {
         (&["run", "--lease", "job", "--ttl", "1M", "--", "true"], "\"M\""),
         (&["run", "--lease", "job", "--ttl", "1ms", "--", "true"], "ttl"),
         (&["run", "--lease", "job", "--ttl", "100d", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--max-hold", "0s", "--", "true"], "zero"),
         (&["run", "--lease", "", "--", "true"], "empty"),
         (&["run", "--lease", "job", "--wait", "1s", "--no-wait", "--", "true"], "--no-wait"),
         (&["run", "--lease", "job", "--on-lost", "pray", "--", "true"], "pray"),
