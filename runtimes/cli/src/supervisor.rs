@@ -41,7 +41,7 @@ pub(crate) struct Supervisor<'a> {
     guarded: Guarded,
     terminal: Option<Terminal>,
     /// The lease was lost while something of the command lived.
-    lost: Option<String>,
+    lost: Option<LostReason>,
     /// The command was stopped because of `--max-hold`.
     held_too_long: bool,
     /// Stops that the user asked for by a signal.
@@ -186,10 +186,8 @@ impl<'a> Supervisor<'a> {
                 self.args.lease
             )),
             // We come to know by our own clock as well, but may have been kept from looking at it.
-            Report::Asked | Report::Killed => {
-                let why = || LostReason::Expired.to_string();
-                self.lost.get_or_insert_with(why);
-            }
+            Report::Asked => self.note_loss(LostReason::Expired, "is asked to end"),
+            Report::Killed => self.note_loss(LostReason::Expired, "is killed"),
             Report::Exited(ending) => self.ending = Some(ending),
             Report::Leftovers { count } => say::line(format_args!(
                 "the command has ended, but left {count} process(es) running; they are asked to end, and \
@@ -201,28 +199,28 @@ impl<'a> Supervisor<'a> {
     }
 
     fn lose(&mut self, lost: &Lost) {
-        tracing::info!(why = %lost.why, "the lease is over");
-        match lost.why {
-            LostReason::Expired if self.args.on_lost == OnLost::Term => {
-                self.say_lost(lost, "is asked to end")
+        match (lost.why, self.args.on_lost) {
+            // The guardian does it, by the limits that it has.
+            (LostReason::Expired, OnLost::Term) => self.note_loss(lost.why, "is asked to end"),
+            (LostReason::Expired, OnLost::Kill) => self.note_loss(lost.why, "is killed"),
+            (LostReason::NotYours, _) => {
+                self.note_loss(lost.why, "is killed");
+                self.kill("the lease is not ours any more");
             }
-            // By its limits the guardian kills at this moment.
-            LostReason::Expired => self.say_lost(lost, "is killed"),
-            LostReason::NotYours => {
-                self.say_lost(lost, "is killed");
-                self.kill("the lease is somebody else's");
-            }
-            LostReason::Stopped(_) => self.kill("it did not end within the grace"),
-            // Renewing has ended; the limits that the guardian has say when the command must have.
-            _ => self.say_lost(lost, "is stopped before the lease ends"),
+            // The maximum hold and its grace are over; the lease still is ours.
+            (LostReason::Stopped(_), _) => self.kill("it did not end within the grace"),
+            // It is not renewed any more: the guardian's limits stay as they are, and come.
+            _ => self.note_loss(lost.why, "is stopped before the lease ends"),
         }
     }
 
-    fn say_lost(&mut self, lost: &Lost, what: &str) {
+    /// Says once that the lease is lost, and what becomes of the command. The first reason stays.
+    fn note_loss(&mut self, why: LostReason, then: &str) {
         if self.lost.is_none() {
-            say::line(format_args!("{lost}; the command {what}"));
+            let (name, token) = (&self.args.lease, self.lease.token());
+            say::line(format_args!("lease {name:?} (token {token}) is lost: {why}; the command {then}"));
+            self.lost = Some(why);
         }
-        self.lost = Some(lost.why.to_string());
     }
 
     fn stop(&mut self, why: StopReason) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::harness::{Began, Place, Running, between, eventually, figures, lives, now, rounds};
+use crate::harness::{Began, Place, Running, between, eventually, figures, lives, now, output, rounds};
 
 const FILE: &str = "evidence";
 
@@ -230,4 +230,24 @@ fn what_a_command_started_in_a_session_of_its_own_is_killed_as_well() {
     for worker in workers {
         eventually("a distant descendant's death", || (!lives(worker)).then_some(()));
     }
+}
+
+#[test]
+fn a_supervisor_killed_at_any_moment_of_its_start_leaves_nothing_running() {
+    let place = Place::new();
+    for round in 0..rounds(200).div_ceil(2) {
+        let mut holder = place.work(&[], FILE, &[]);
+        let moment = now() + 300_000 * round as u64;
+        eventually("the moment", || (now() >= moment).then_some(()));
+        holder.signal(Signal::KILL);
+        holder.code();
+        let survivors = {
+            let next = place.tenure(&["run", "--lease", "job", "--", "echo", "my turn"]);
+            let (code, out, err) = output(next);
+            assert_eq!((code, out.as_str()), (Some(0), "my turn\n"), "{err}");
+            place.workers()
+        };
+        assert!(survivors.is_empty(), "killed after {} us: {survivors:?}", 300 * round);
+    }
+    place.evidence(FILE).must_be_clean();
 }

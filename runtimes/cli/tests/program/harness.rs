@@ -40,6 +40,20 @@ impl Place {
         format!("sqlite:{}{}", self.path("leases.db").display(), self.query)
     }
 
+    /// Processes that name this place on their command line and live, apart from parts of `tenure`.
+    pub(crate) fn workers(&self) -> Vec<Pid> {
+        let folder = self.folder.path().to_str().unwrap();
+        let processes = std::fs::read_dir("/proc").unwrap();
+        processes
+            .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+            .filter(|process| {
+                let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                line.contains(folder) && !line.starts_with("tenure\0") && lives(*process)
+            })
+            .collect()
+    }
+
     /// `tenure` with these arguments, on the store of this place, with nothing of our own environment that it
     /// would look at.
     pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {

@@ -3,6 +3,7 @@
 mod crashes;
 mod harness;
 mod operators;
+mod outages;
 mod signals;
 mod terminal;
 mod usage;
