@@ -25,9 +25,8 @@ fn run(place: &Place, options: &[&str], script: &str) -> (Running, Pid) {
     let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "4s"]);
     command.args(options).args(["--", "sh", "-c", script]);
     let holder = Running::start(command);
-    let process = eventually("the command's number", || {
-        Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?)
-    });
+    let process =
+        eventually("the command's number", || Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?));
     (holder, process)
 }
 
