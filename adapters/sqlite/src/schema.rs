@@ -252,16 +252,19 @@ pub(crate) fn transaction<T>(
     run: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     wait_while_busy(path, doing, until, || begin(connection))?;
-    let result = run(connection);
-    let result = match result {
-        Ok(Ok(value)) => connection.execute_batch("COMMIT").map(|()| Ok(value)),
-        other => other,
+    let result = match run(connection) {
+        // Before the change to WAL a commit waits for those who read.
+        Ok(Ok(value)) => {
+            wait_while_busy(path, doing, until, || connection.execute_batch("COMMIT")).map(|()| value)
+        }
+        Ok(Err(error)) => Err(error),
+        Err(error) => Err(store_error(path, doing, &error)),
     };
     if !connection.is_autocommit() {
         // Nothing to be done about it: a connection that can't roll back fails at its next use.
         let _ = connection.execute_batch("ROLLBACK");
     }
-    result.unwrap_or_else(|error| Err(store_error(path, doing, &error)))
+    result
 }
 
 /// Begins a transaction as a writer, if nobody else is in one.

@@ -119,6 +119,12 @@ fn the_other_process() {
                     Err(error) => println!("> failed {error}"),
                 }
             }
+            ["wait", lease] => {
+                let mut request = acquire(lease, owner(number, 0), TTL);
+                request.wait = true;
+                assert!(matches!(try_acquire(&store, request), Ok(Acquired::Held(_))));
+                println!("> waiting");
+            }
             ["renew", lease, token, ttl] => {
                 let token = Token::new(token.parse().unwrap());
                 println!("> {:?}", renew(&store, lease, owner(number, 0), token, millis(ttl)).unwrap());
@@ -131,7 +137,7 @@ fn the_other_process() {
                 block_on(store.watch(name(lease))).unwrap();
                 println!("> watching");
                 std::thread::spawn(move || {
-                    while let Some(hint) = block_on(hints.next()) {
+                    while let Some(hint) = within(hints.next()) {
                         let at = now().as_nanos();
                         match hint {
                             Hint::Lease { wake: Wake::Free { chosen }, .. } => {
@@ -219,7 +225,7 @@ fn a_lease_passes_on_at_once_when_its_holders_process_is_killed() {
 
         let killed = now();
         holder.signal(Signal::KILL);
-        let told = block_on(hints.next());
+        let told = within(hints.next());
         assert_eq!(told, Some(Hint::Lease { name: name("x"), wake: Wake::Free { chosen: true } }));
         let second = granted(&store, "x", owner(2, 0), TTL);
         delays.push(now() - killed);
@@ -378,6 +384,7 @@ fn a_release_reaches_a_waiter_in_another_process_in_milliseconds() {
             assert_eq!(waiter.ask("watch x"), ["watching"]);
         } else {
             assert_eq!(waiter.answer(), ["held", &token.to_string()]);
+            assert_eq!(waiter.ask("wait x"), ["waiting"]);
         }
         let begun = now();
         assert_eq!(
@@ -486,13 +493,12 @@ fn the_files_of_dead_processes_are_removed_once_their_leases_are_over() {
         let live = format!("{}.live", folder.database().display());
         fs::read_dir(live).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "bell").count()
     };
-    assert_eq!(files(), 4);
     let store = folder.store();
     until("the short leases are over", || {
         (0..3).all(|round| block_on(store.inspect(name(&format!("short-{round}")))).unwrap().is_none())
     });
-    assert_eq!(files(), 5);
-    // Cleaning comes with the first batch.
+    // Cleaning comes with the first batch; other processes may have done a part of it with theirs.
+    assert!(files() >= 2);
     granted(&store, "y", owner(9, 0), TTL);
     assert_eq!(files(), 2, "one that a lease still names, and this store's own");
     granted(&store, "long", owner(9, 1), TTL);
