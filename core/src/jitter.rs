@@ -53,3 +53,35 @@ impl Jitter for SplitMix {
 pub(crate) fn up_to(jitter: &mut impl Jitter, bound: Duration) -> Duration {
     Duration::from_nanos(jitter.below(nanos(bound)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Jitter, SplitMix};
+
+    #[test]
+    fn the_generator_gives_the_published_numbers() {
+        // From the reference implementation, seed 1234567.
+        let mut source = SplitMix::new(1_234_567);
+        let numbers = [source.next(), source.next(), source.next()];
+        assert_eq!(
+            numbers,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+
+    #[test]
+    fn numbers_stay_below_their_bound() {
+        let mut source = SplitMix::new(1);
+        assert_eq!(source.below(0), 0);
+        assert_eq!(source.below(1), 0);
+        assert!((0..10_000).all(|_| source.below(7) < 7));
+        assert!((0..100).any(|_| source.below(u64::MAX) > u64::MAX / 2));
+    }
+
+    #[test]
+    fn a_fork_goes_its_own_way() {
+        let mut source = SplitMix::new(1);
+        let mut fork = source.fork();
+        assert_ne!(source.next(), fork.next());
+    }
+}

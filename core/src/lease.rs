@@ -57,7 +57,7 @@ mod tests;
 use attempts::{Attempt, Attempts, Kind};
 pub use options::{LeaseOptions, WaitLimit};
 
-/// The machine of one lease. See the [module](self) for its states.
+/// The machine of one lease; its states and transitions stand at the head of its source file.
 ///
 /// Drive it with [`Lease::handle`] and [`Lease::poll`]; a [`Node`](crate::Node) does that for many of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -365,9 +365,8 @@ impl<J: Jitter> Lease<J> {
             State::Waiting(waiting) => Phase::Waiting(waiting.campaign.verdict),
             State::Held(_) | State::Stopping(_) | State::Lost(_) => Phase::Holding,
             // Whoever comes next need not wait for a release that nothing depends on, or that has failed once.
-            State::Releasing(releasing) if releasing.failures > 0 || releasing.then == Then::Vanish => {
-                Phase::Done
-            }
+            State::Releasing(Releasing { then: Then::Vanish, .. })
+            | State::Releasing(Releasing { then: Then::Announce, failures: 1.., .. }) => Phase::Done,
             State::Releasing(_) => Phase::Deciding,
             State::Lingering(_) | State::Over => Phase::Done,
         }

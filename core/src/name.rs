@@ -3,6 +3,9 @@
 use alloc::sync::Arc;
 use core::fmt;
 
+#[cfg(test)]
+mod tests;
+
 /// The name of a lease: any UTF-8 text of 1 to 255 bytes.
 ///
 /// Names are compared byte by byte: upper and lower case, and the composed and decomposed forms of a

@@ -6,6 +6,9 @@ use core::time::Duration;
 
 use crate::time::{Rate, nanos};
 
+#[cfg(test)]
+mod tests;
+
 /// What a store's clock is like; every adapter states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreClock {

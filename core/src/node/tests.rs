@@ -4,7 +4,8 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Node, Watch};
+use super::Node;
+use super::slots::Watch;
 use crate::command::{AcquireFailure, Command, Event, Failure, Misuse, Notice, Output, Reply, Stop, Wake};
 use crate::jitter::SplitMix;
 use crate::lease::{LeaseOptions, WaitLimit};
@@ -401,4 +402,18 @@ fn time_that_runs_backwards_is_clamped_and_counted() {
     node.handle(ms(100), Event::Timeout).expect("never misuse");
     assert_eq!(node.counters().clock_backwards, 1);
     assert_eq!(node.now, ms(500));
+}
+
+#[test]
+fn a_candidacy_goes_on_after_a_late_grant_even_if_its_release_fails_at_first() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(14_000), id, GRANTED);
+    let Some(Command::Release { id, .. }) = commands(&outputs).last().cloned() else { panic!("{outputs:?}") };
+    reply(&mut node, ms(14_000), id, Reply::Failed(Failure::Unknown));
+    let Output::Wait(Some(at)) = node.poll() else { panic!("the release is tried again") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    attempt(&reply(&mut node, at, id, Reply::Released { others_chosen: false }), key);
 }

@@ -17,11 +17,11 @@ mod runtime;
 mod stats;
 mod store;
 mod tenure;
-#[cfg(test)]
-mod tests;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod wakers;
 mod watches;

@@ -122,11 +122,11 @@ fn found_at_or_after_the_kill_the_work_is_stopped_hard_without_being_asked() {
 fn after_the_fence_a_renewal_only_covers_the_stop() {
     let mut bench = held(options());
     let all = bench.run_until(fence());
-    let renewals = all.iter().filter_map(|(at, output)| match output {
+    let mut renewals = all.iter().filter_map(|(at, output)| match output {
         Output::Command(Command::Renew { id, .. }) => Some((*at, *id)),
         _ => None,
     });
-    let (at, id) = renewals.last().expect("one was sent shortly before the fence");
+    let (at, id) = renewals.next_back().expect("one was sent shortly before the fence");
     let answered = fence() + Duration::from_millis(1);
     bench.reply(answered, id, Reply::Renewed);
     let deadlines = bench.lease.deadlines().expect("still ours");

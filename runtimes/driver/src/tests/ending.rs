@@ -125,7 +125,10 @@ fn a_driver_that_is_destroyed_answers_everybody() {
     assert_eq!(world.runtime.block_on(acquiring).unwrap_err(), AcquireError::Closed);
     assert!(world.runtime.block_on(looking).is_err());
     assert_eq!(world.runtime.block_on(leaving), Ok(()));
-    assert_eq!(world.runtime.block_on(tenure.try_acquire("a").into_future()).unwrap_err(), AcquireError::Closed);
+    assert_eq!(
+        world.runtime.block_on(tenure.try_acquire("a").into_future()).unwrap_err(),
+        AcquireError::Closed
+    );
 }
 
 #[test]

@@ -43,7 +43,9 @@ fn the_second_lease_of_a_process_is_renewed_like_the_first() {
 
 #[test]
 fn renewals_that_fail_put_the_lease_in_doubt_and_then_end_it_at_the_fence() {
-    for fault in [Fault::Fail, Fault::LoseAnswer, Fault::Hang, Fault::HangAfter, Fault::Nonsense, Fault::Panic] {
+    for fault in
+        [Fault::Fail, Fault::LoseAnswer, Fault::Hang, Fault::HangAfter, Fault::Nonsense, Fault::Panic]
+    {
         let world = World::new();
         let tenure = world.tenure();
         let lease = world.acquire(&tenure, "a");

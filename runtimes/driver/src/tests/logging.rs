@@ -102,7 +102,10 @@ fn a_runtime_that_ends_with_leases_unreleased_makes_one_warning_that_names_shutd
         world.runtime.shut_down();
         let warnings = lines.at(Level::WARN);
         assert_eq!(warnings.len(), 1, "{warnings:#?}");
-        assert!(warnings[0].contains("shutdown") && warnings[0].contains("lease \"a\" was given back"), "{warnings:#?}");
+        assert!(
+            warnings[0].contains("shutdown") && warnings[0].contains("lease \"a\" was given back"),
+            "{warnings:#?}"
+        );
     });
 }
 

@@ -66,8 +66,7 @@ fn answers_that_belong_to_other_operations_count_as_no_answer() {
     let world = World::new();
     let tenure = world.tenure();
     world.plan.all(Fault::Nonsense);
-    let error =
-        world.runtime.block_on(tenure.acquire("a").wait_at_most(TTL).into_future()).unwrap_err();
+    let error = world.runtime.block_on(tenure.acquire("a").wait_at_most(TTL).into_future()).unwrap_err();
     assert!(matches!(error, AcquireError::Unreachable { .. }), "{error}");
     world.plan.heal();
     assert!(world.acquire(&tenure, "a").is_valid());
@@ -97,7 +96,9 @@ impl<S: Store> Store for Odd<S> {
             let (sender, answer) = futures::channel::oneshot::channel();
             let mut sender = Some(sender);
             let one = Replies::new(1, move |_, outcome| {
-                let _taken = sender.take().map(|sender| sender.send(outcome));
+                if let Some(sender) = sender.take() {
+                    sender.send(outcome).unwrap();
+                }
             });
             self.inner.execute(vec![operation], one).await;
             replies.deliver(index, answer.await.unwrap());
@@ -159,7 +160,9 @@ fn hints_that_lie_end_or_panic_change_nothing_but_when_waiters_look() {
         ];
         let hints: Hints = match ending {
             "ends" => futures::stream::iter(lie).boxed(),
-            "panics" => futures::stream::iter(lie).chain(futures::stream::once(async { panic!("a bug") })).boxed(),
+            "panics" => {
+                futures::stream::iter(lie).chain(futures::stream::once(async { panic!("a bug") })).boxed()
+            }
             _ => futures::stream::iter(lie).chain(futures::stream::pending()).boxed(),
         };
         let (one, holder) = (world.faulty(), world.tenure());
