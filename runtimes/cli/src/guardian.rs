@@ -7,6 +7,11 @@
 //! so that the next holder's command does not start before. Should the guardian itself be killed, the
 //! command dies with it (see [`shim`](crate::shim)), and the supervisor clears up behind it.
 //!
+//! What this does not cover: supervisor and guardian killed in the same moment, while the command has children. The
+//! command itself dies, its children do not. They keep the lock, which the command inherits, so that the next
+//! holder has to wait for the TTL; beyond that, only the token tells them apart. And processes that changed their
+//! user can't be killed by an ordinary one: the guardian waits for their end, and the lease is kept meanwhile.
+//!
 //! It has one thread, since the command's death signal follows the thread that started it, and does not block but
 //! in one place. After every wake-up, be it from a stop of days, it takes in what it was told, looks at the clock,
 //! and kills if it has to, before anything else.

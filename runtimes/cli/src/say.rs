@@ -7,7 +7,8 @@ use rustix::termios::{LocalModes, isatty, tcgetattr, tcgetpgrp};
 
 /// Writes one line, `tenure: ...`, to standard error. Whether anybody reads it changes nothing.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    let _ = writeln!(Stderr, "tenure: {text}");
+    // In one piece, so that lines of several processes don't mix.
+    let _ = Stderr.write_all(format!("tenure: {text}\n").as_bytes());
 }
 
 /// Standard error that never stops us.

@@ -90,6 +90,8 @@ impl<'a> Supervisor<'a> {
     /// Watches over the command until nothing of it lives, or its guardian is dead.
     pub(crate) async fn watch(&mut self, signals: &mut Signals, mut suspensions: Signals) {
         let mut renewals = Some(self.lease.renewals());
+        // One that came since the guardian was started.
+        self.guarded.limit(limits(self.args.on_lost, self.lease.deadlines()));
         let (mut lost, mut is_lost) = (pin!(self.lease.lost()), false);
         let (mut stopping, mut is_stopping) = (pin!(self.lease.stopping()), false);
         loop {

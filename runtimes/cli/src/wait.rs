@@ -87,7 +87,7 @@ impl Notices {
                 self.told = Some(grant);
             }
             Progress::Retrying { error } => {
-                say::line(format_args!("lease {lease:?}: {error}; trying again, {limit} (store {store})"));
+                say::line(format_args!("{error}; trying again, {limit} (store {store})"));
             }
             Progress::GrantedTooLate { token } => say::line(format_args!(
                 "lease {lease:?} was granted (token {token}) too late to be of use, and given back; {limit}"

@@ -341,3 +341,27 @@ pub(crate) fn figures<T: Copy + Ord + Debug>(what: &str, values: &[T], percent: 
     );
     at(percent)
 }
+
+/// How fast the machine is while a test runs. On one that is busy, starting a program alone may take longer than
+/// what is to be proven; limits on measured times then follow what starting one takes.
+#[derive(Default)]
+pub(crate) struct Pace(Vec<Duration>);
+
+impl Pace {
+    /// Measures once; to be called between the measurements that count.
+    pub(crate) fn measure(&mut self) {
+        let start = now();
+        let mut command = bare_tenure();
+        command.arg("--version");
+        output(command);
+        self.0.push(between(start, now()));
+    }
+
+    /// The limit that holds on an idle machine, or the time that so many starts of a program took at the median.
+    pub(crate) fn limit(&self, idle: Duration, starts: u32) -> Duration {
+        let start = figures("starting a program", &self.0, 50);
+        let limit = idle.max(start * starts);
+        println!("the limit is {limit:?}");
+        limit
+    }
+}

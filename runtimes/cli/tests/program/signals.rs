@@ -71,7 +71,7 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored_for_the_program_and_for_
     command.args(["-c", r#"trap '' HUP; exec "$@""#, "sh"]).arg(env!("CARGO_BIN_EXE_tenure"));
     command.args(["run", "--lease", "job", "--", "sh", "-c"]);
     command
-        .arg("echo started; grep SigIgn /proc/$$/status; trap 'exit 4' TERM; while :; do sleep 0.01; done");
+        .arg("trap 'exit 4' TERM; echo started; grep SigIgn /proc/$$/status; while :; do sleep 0.01; done");
     command.env("TENURE_STORE", place.url());
     let mut holder = Running::start(command);
     let ignored = holder.stdout.wait_for("SigIgn:");
@@ -106,7 +106,7 @@ fn the_program_itself_cannot_be_suspended_while_it_holds_the_lease() {
 fn a_guardian_outlives_signals_that_are_meant_for_the_command() {
     let place = Place::new();
     let mut command = place.tenure(&["run", "--lease", "job", "--", "sh", "-c"]);
-    command.arg("echo $PPID; trap 'exit 6' TERM; while :; do sleep 0.01; done");
+    command.arg("trap 'exit 6' TERM; echo $PPID; while :; do sleep 0.01; done");
     let mut holder = Running::start(command);
     let guardian = eventually("the guardian's number", || {
         rustix::process::Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?)

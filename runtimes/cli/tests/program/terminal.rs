@@ -148,6 +148,38 @@ fn ctrl_z_does_not_suspend_the_command() {
 }
 
 #[test]
+fn a_terminal_that_stops_whoever_writes_in_the_background_does_not_stop_the_supervisor() {
+    let place = Place::new();
+    let script = r#"stty tostop; MODES=$(stty -g); $T sh -c 'echo ready; read X; echo got $X'"#;
+    let mut session = Session::start(&place, &checked(script));
+    session.shows("ready");
+    // There would be something to say now, but not at this price.
+    session.press("\x1a");
+    session.press("still here\n");
+    session.shows("got still here");
+    assert!(!session.screen().contains("suspended"), "{}", session.screen());
+    session.is_restored(0);
+}
+
+#[test]
+fn a_full_screen_editor_works_under_a_lease() {
+    let place = Place::new();
+    if !std::path::Path::new("/usr/bin/vim").exists() {
+        println!("skipped: there is no vim");
+        return;
+    }
+    let file = place.path("edited");
+    let mut session = Session::start(&place, &checked(&format!("$T vim -u NONE -N {}", file.display())));
+    session.shows("edited");
+    // Suspending it shows in a line of ours, and leaves it working.
+    session.press("ihello\x1b\x1a");
+    session.shows("can't be suspended");
+    session.press(":wq\r");
+    session.is_restored(0);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "hello\n");
+}
+
+#[test]
 fn modes_that_the_command_leaves_behind_are_undone_however_it_ends() {
     let place = Place::new();
     let mut session = Session::start(&place, &checked("$T sh -c 'stty raw -echo'"));
