@@ -4,7 +4,8 @@
 //! and when its holder dies; a holder that is cut off from the store stops by its own clock before anybody else
 //! starts. Each grant has a fencing token, greater than all before it.
 //!
-//! ```
+#![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
+#![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]
 //! # async fn nightly_backup() {}
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +34,7 @@ pub use tenure_driver::core::{
     StopReason, StoreClock, Token,
 };
 pub use tenure_driver::store_contract::{
-    Eviction, Holder, LeaseRecord, Limits, Metadata, Store, StoreError, StoreErrorKind,
+    Eviction, Holder, LeaseRecord, Limits, Metadata, SimpleStore, Store, StoreError, StoreErrorKind,
 };
 pub use tenure_driver::{
     Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Interrupted, Lease, Lost, LostReason,
@@ -72,7 +73,8 @@ pub async fn embedded(app: &str) -> Result<Tenure, ConnectError> {
 
 /// Sets up a [`Tenure`] on the current tokio runtime: give it a store, then start it.
 ///
-/// ```
+#[cfg_attr(feature = "memory", doc = "```")]
+#[cfg_attr(not(feature = "memory"), doc = "```ignore")]
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;

@@ -110,3 +110,6 @@ pub enum ConnectError {
     #[error(transparent)]
     Start(#[from] tenure_driver::StartError),
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,24 @@ use crate::tenure::Tenure;
 ///
 /// Nothing happens before the first poll. Dropping the future at any point leaves nothing behind: a candidacy
 /// ends, and a lease that was granted meanwhile is given back.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let tenure = tenure::connect("memory:").await?;
+/// use std::time::Duration;
+/// let lease = tenure
+///     .acquire("backup")
+///     .ttl(Duration::from_secs(30))
+///     .wait_at_most(Duration::from_secs(60))
+///     .text("started by hand")
+///     .on_progress(|progress| eprintln!("{progress:?}"))
+///     .await?;
+/// # drop(lease);
+/// # tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is acquired before it is awaited"]
 pub struct Acquire {
     tenure: Tenure,
@@ -53,7 +71,8 @@ impl Acquire {
     /// Waits for the lease at most this long, then fails with [`AcquireError::Busy`] or
     /// [`AcquireError::Unreachable`].
     pub const fn wait_at_most(mut self, limit: Duration) -> Self {
-        self.wait = WaitLimit::AtMost(limit);
+        // Without any time there still is one try.
+        self.wait = if limit.is_zero() { WaitLimit::No } else { WaitLimit::AtMost(limit) };
         self
     }
 
@@ -78,6 +97,9 @@ impl Acquire {
 
     /// Is told what happens while the lease is waited for. Called in the task that awaits; a slow or panicking
     /// listener harms nobody else. When it falls behind, the oldest reports are left out.
+    ///
+    /// Of several candidates of one process for one lease only the first talks to the store: those behind it
+    /// hear nothing until it is their turn.
     pub fn on_progress(mut self, listener: impl FnMut(Progress) + Send + 'static) -> Self {
         self.on_progress = Some(Box::new(listener));
         self

@@ -10,7 +10,7 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tenure_core::{CommandId, Instant, LeaseKey, LeaseName};
-use tenure_store::{Limits, Operation, Outcome, Replies, Store, StoreError};
+use tenure_store::{Answer, Limits, Operation, Outcome, Replies, Store, StoreError};
 
 use crate::store::AnyStore;
 use crate::watches::{Watch, Watches};
@@ -45,7 +45,10 @@ pub(crate) enum Delivery {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) id: CommandId,
+    pub(crate) lease: LeaseKey,
     pub(crate) name: LeaseName,
+    /// Whether an answer is one to this operation.
+    pub(crate) fits: fn(&Answer) -> bool,
 }
 
 pub(crate) struct Carrier {
@@ -344,7 +347,12 @@ impl Carrier {
 
 impl Order {
     fn origin(&self) -> Origin {
-        Origin { id: self.id, name: self.operation.name().clone() }
+        let fits: fn(&Answer) -> bool = match &self.operation {
+            Operation::Acquire(_) => |answer| matches!(answer, Answer::Acquire(_)),
+            Operation::Renew(_) => |answer| matches!(answer, Answer::Renew(_)),
+            Operation::Release(_) => |answer| matches!(answer, Answer::Release(_)),
+        };
+        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), fits }
     }
 }
 
@@ -385,3 +393,6 @@ impl Drop for WatchOnDrop {
         self.send(Err(StoreError::unknown("the store did not answer")));
     }
 }
+
+#[cfg(test)]
+mod tests;

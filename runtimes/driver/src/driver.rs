@@ -20,10 +20,9 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tenure_core::{
-    CommandId, Event, Failure, Identity, Instant, LeaseName, Misuse, Node, Output, Reply, SplitMix,
-    StopReason,
+    CommandId, Event, Failure, Identity, Instant, LeaseName, Node, Output, Reply, SplitMix, StopReason,
 };
-use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store};
+use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError};
 
 use crate::carrier::{Carrier, Delivery, Origin};
 use crate::lease::LostReason;
@@ -149,7 +148,12 @@ impl<R: Runtime> Driver<R> {
         true
     }
 
-    fn outcome(&mut self, now: Instant, order: &Origin, outcome: Outcome) {
+    fn outcome(&mut self, now: Instant, order: &Origin, mut outcome: Outcome) {
+        if outcome.as_ref().is_ok_and(|answer| !(order.fits)(answer)) {
+            let text = "the store's adapter answered with what belongs to another operation";
+            self.trouble.warn(now, Kind::Bug, Some(&order.name), text);
+            outcome = Err(StoreError::unknown(text).about(&order.name));
+        }
         let reply = match &outcome {
             Ok(answer) => answer.reply(),
             Err(error) => {
@@ -159,7 +163,14 @@ impl<R: Runtime> Driver<R> {
             }
         };
         match outcome {
-            Ok(Answer::Acquire(Acquired::Held(holder))) => self.entries.held_by(&order.name, holder),
+            Ok(Answer::Acquire(Acquired::Held(holder))) => {
+                self.entries.recorded(order.lease, false);
+                self.entries.held_by(&order.name, holder);
+            }
+            Ok(Answer::Release(_)) => {
+                self.entries.recorded(order.lease, false);
+                self.entries.answered(&order.name);
+            }
             Ok(_) => self.entries.answered(&order.name),
             Err(error) => self.entries.failed(&order.name, error),
         }
@@ -167,14 +178,9 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn reply(&mut self, now: Instant, id: CommandId, reply: Reply, name: &LeaseName) {
-        match self.node.handle(now, Event::Reply { id, reply }) {
-            Ok(()) => {}
-            Err(Misuse::WrongReply { .. }) => {
-                let text = "the store's adapter answered with what belongs to another operation";
-                self.trouble.warn(now, Kind::Bug, Some(name), text);
-                self.tell_node(now, Event::Reply { id, reply: Reply::Failed(Failure::Unknown) });
-            }
-            Err(misuse) => self.trouble.warn(now, Kind::Bug, Some(name), misuse),
+        if let Err(misuse) = self.node.handle(now, Event::Reply { id, reply }) {
+            self.trouble.warn(now, Kind::Bug, Some(name), misuse);
+            self.tell_node(now, Event::Reply { id, reply: Reply::Failed(Failure::Unknown) });
         }
     }
 
@@ -219,9 +225,17 @@ impl<R: Runtime> Driver<R> {
     fn leave(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
         let late: Vec<_> = self.leaving.extract_if(.., |(deadline, _)| *deadline <= now).collect();
         if !late.is_empty() {
-            let names = self.entries.names();
-            for (_, done) in late {
-                let _nobody_waits = done.send(names.clone());
+            let unreleased = self.entries.unreleased();
+            if unreleased.is_empty() {
+                // What is left are requests without an answer, on behalf of nobody.
+                self.leaving.extend(late.into_iter().map(|(_, done)| (Instant::MAX, done)));
+                if matches!(self.stage, Stage::Draining) {
+                    self.stage = Stage::Flushing(now);
+                }
+            } else {
+                for (_, done) in late {
+                    let _nobody_waits = done.send(unreleased.clone());
+                }
             }
         }
         match &mut self.stage {
@@ -229,6 +243,8 @@ impl<R: Runtime> Driver<R> {
             Stage::Draining if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
             Stage::Draining => return false,
             Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
+                // A store that is closed gives no more hints, and that is no trouble.
+                self.hints = None;
                 self.stage = Stage::Closing(self.carrier.store().closing(), now + CLOSE_LIMIT);
             }
             Stage::Flushing(_) => return false,
@@ -308,7 +324,7 @@ impl<R: Runtime> Drop for Driver<R> {
         for hold in self.entries.holds() {
             hold.lose(StopReason::Fence, LostReason::Closed);
         }
-        let unreleased: Vec<_> = self.entries.unreleased().collect();
+        let unreleased = self.entries.unreleased();
         if !unreleased.is_empty() {
             tracing::warn!(
                 target: "tenure",

@@ -24,6 +24,32 @@ use crate::wakers::Place;
 ///
 /// Dropping it gives the lease back: that neither blocks nor panics, anywhere. [`release`](Lease::release)
 /// waits for the store's answer besides.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let tenure = tenure::connect("memory:").await?;
+/// let lease = tenure.acquire("backup").await?;
+/// let token = lease.token();
+/// let written = lease.run(async { format!("written under {token}") }).await?;
+/// assert!(lease.is_valid());
+///
+/// // A task of its own, and blocking code: they look at a signal.
+/// let signal = lease.signal();
+/// let steps = tokio::spawn(async move {
+///     let mut steps = 0;
+///     while !signal.is_stopping() && steps < 10 {
+///         steps += 1;
+///     }
+///     steps
+/// });
+/// assert_eq!(steps.await?, 10);
+/// lease.release().await?;
+/// # assert!(!written.is_empty());
+/// # tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the lease is given back when the guard is dropped"]
 pub struct Lease {

@@ -8,7 +8,10 @@
 mod acquire;
 mod builder;
 mod carrier;
-pub mod clock;
+pub mod clock {
+    //! The clock of every runtime.
+    pub use tenure_store::clock::now;
+}
 mod driver;
 mod hold;
 mod lease;
@@ -20,6 +23,8 @@ mod tenure;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod trouble;
 mod wakers;
 mod watches;

@@ -26,6 +26,20 @@ use crate::stats::Stats;
 /// One task in the background renews all leases. End with [`shutdown`](Tenure::shutdown), or run in a
 /// [`scope`](Tenure::scope): then what is held is given back before the program ends, and others need not wait
 /// for a TTL to run out.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tenure = tenure::connect("memory:").await?;
+/// let lease = tenure.acquire("backup").await?;
+/// assert!(tenure.try_acquire("backup").await.is_err());
+/// let record = tenure.inspect("backup").await?.expect("it is held");
+/// assert_eq!(record.holder.owner, lease.owner());
+/// drop(lease);
+/// tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Tenure(Arc<Shared>);
 
@@ -142,6 +156,21 @@ impl Tenure {
     ///
     /// # Errors
     /// [`Interrupted`] if `work` was dropped because of a second signal.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = tenure::connect("memory:").await?;
+    /// let answer = tenure
+    ///     .scope(async |tenure| {
+    ///         let lease = tenure.acquire("backup").await?;
+    ///         Ok::<_, tenure::AcquireError>(lease.run(async { 42 }).await)
+    ///     })
+    ///     .await??;
+    /// assert_eq!(answer?, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn scope<F, T>(self, work: impl FnOnce(Self) -> F) -> Result<T, Interrupted>
     where
         F: Future<Output = T>,

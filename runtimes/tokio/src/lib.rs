@@ -3,11 +3,13 @@
 //! [`Tokio`] is the runtime of the crate `tenure` unless it is told otherwise. The clock is
 //! [`tenure_driver::clock::now`], which goes on while the machine sleeps; tokio's own clock does not.
 
+mod own_thread;
 #[cfg(target_os = "linux")]
 mod timerfd;
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,10 +20,13 @@ use tenure_driver::{Runtime, Timer, clock, sealed};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The tokio runtime that was current when this was made.
+use own_thread::OwnThread;
+
+/// A tokio runtime: the one that was current, or one of its own.
 #[derive(Clone, Debug)]
 pub struct Tokio {
     handle: Option<Handle>,
+    own: Option<OwnThread>,
 }
 
 impl Tokio {
@@ -33,7 +38,20 @@ impl Tokio {
     /// [`Builder::start`]: tenure_driver::Builder::start
     #[must_use]
     pub fn current() -> Self {
-        Self { handle: Handle::try_current().ok() }
+        Self { handle: Handle::try_current().ok(), own: None }
+    }
+
+    /// A new runtime on a thread of its own, which renews the leases of one [`Tenure`] and does nothing else:
+    /// for programs that block their runtime's threads for longer than a lease lives. The thread ends with the
+    /// `Tenure`.
+    ///
+    /// [`Tenure`]: tenure_driver::Tenure
+    ///
+    /// # Errors
+    /// What the operating system says if it has no descriptors left.
+    pub fn on_own_thread() -> io::Result<Self> {
+        let (own, handle) = OwnThread::new()?;
+        Ok(Self { handle: Some(handle), own: Some(own) })
     }
 }
 
@@ -47,8 +65,10 @@ impl Runtime for Tokio {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        if let Some(handle) = &self.handle {
-            drop(handle.spawn(task));
+        match (&self.own, &self.handle) {
+            (Some(own), _) => own.run(task),
+            (None, Some(handle)) => drop(handle.spawn(task)),
+            (None, None) => {}
         }
     }
 
@@ -76,7 +96,12 @@ impl Runtime for Tokio {
 
     fn interrupted(&self) -> BoxFuture<'static, ()> {
         let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
-        let mut waiting = AbortOnDrop(handle.spawn(interrupted()));
+        // Here rather than in the task: from the call on, a signal is not to end the process.
+        let signals = {
+            let _entered = handle.enter();
+            Signals::listen()
+        };
+        let mut waiting = AbortOnDrop(handle.spawn(signals.next()));
         Box::pin(async move {
             if (&mut waiting.0).await.is_err() {
                 std::future::pending::<()>().await;
@@ -132,25 +157,45 @@ async fn sleep_until(at: Instant) {
     }
 }
 
+/// The requests to end, from now on. `None` if the system does not tell.
 #[cfg(unix)]
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    std::future::poll_fn(|cx| match interrupt.poll_recv(cx) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => terminate.poll_recv(cx).map(drop),
-    })
-    .await;
+struct Signals(Option<[tokio::signal::unix::Signal; 2]>);
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        Self(interrupt.and_then(|interrupt| Ok([interrupt, terminate?])).ok())
+    }
+
+    async fn next(self) {
+        let Some(mut signals) = self.0 else { return std::future::pending().await };
+        std::future::poll_fn(|cx| {
+            let ready = |signal: &mut tokio::signal::unix::Signal| signal.poll_recv(cx).is_ready();
+            if signals.iter_mut().map(ready).fold(false, |a, b| a | b) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
 }
 
 #[cfg(not(unix))]
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> Self {
+        Self
+    }
+
+    async fn next(self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

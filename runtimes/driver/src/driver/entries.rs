@@ -20,8 +20,8 @@ pub(super) struct Entry {
     /// Takes the guard's hold, or the reason why there is none; once.
     pub(super) grant: Option<oneshot::Sender<Result<Arc<Hold>, AcquireError>>>,
     pub(super) hold: Option<Arc<Hold>>,
-    /// Whether a hold is being given back.
-    pub(super) releasing: bool,
+    /// Whether the store may have a record of it.
+    pub(super) recorded: bool,
     /// Waits for the end of the release.
     pub(super) outcome: Option<oneshot::Sender<ReleaseOutcome>>,
 }
@@ -76,6 +76,7 @@ impl Entries {
     /// The lease is held; `holder` is what others are told of it.
     pub(super) fn hold(&mut self, key: LeaseKey, hold: Arc<Hold>, holder: Holder) {
         let Some(entry) = self.leases.get_mut(&key) else { return };
+        entry.recorded = true;
         if entry.hold.replace(hold).is_none() {
             self.held += 1;
         }
@@ -104,17 +105,20 @@ impl Entries {
         self.leases.values().filter_map(|entry| entry.hold.as_ref())
     }
 
-    /// The names of the leases that the store may still count as held by this process.
-    pub(super) fn unreleased(&self) -> impl Iterator<Item = LeaseName> {
-        let open = self.leases.values().filter(|entry| entry.hold.is_some() || entry.releasing);
-        open.map(|entry| entry.name.clone())
+    /// The names of the leases that the store may count as held by this process, each once.
+    pub(super) fn unreleased(&self) -> Vec<LeaseName> {
+        let open = self.leases.values().filter(|entry| entry.recorded);
+        let mut names: Vec<_> = open.map(|entry| entry.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
-    /// The names of all leases that are held or not settled, each once.
-    pub(super) fn names(&self) -> Vec<LeaseName> {
-        let mut names: Vec<_> = self.names.keys().cloned().collect();
-        names.sort_unstable();
-        names
+    /// What is known of whether the store has a record.
+    pub(super) fn recorded(&mut self, key: LeaseKey, recorded: bool) {
+        if let Some(entry) = self.leases.get_mut(&key) {
+            entry.recorded = recorded;
+        }
     }
 
     /// The store said who has the lease.

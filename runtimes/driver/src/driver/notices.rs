@@ -25,6 +25,7 @@ impl<R: Runtime> Driver<R> {
                 let mut metadata = self.metadata.clone();
                 metadata.text = self.node.text(lease).cloned();
                 let owner = self.node.owner(n);
+                self.entries.recorded(lease, true);
                 let acquire = Acquire { name, owner, ttl, floor, wait, metadata, timeout };
                 self.carrier.order(now, Order { id, lease, operation: Operation::Acquire(acquire) });
             }
@@ -149,6 +150,9 @@ impl<R: Runtime> Driver<R> {
 
     fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
         self.stats.lost += 1;
+        if why == LossReason::NotYours {
+            self.entries.recorded(lease, false);
+        }
         // The guard keeps its hold; for everybody else it is over.
         let Some(hold) = self.entries.unhold(lease) else { return };
         let (stop, reason) = match why {
@@ -196,7 +200,7 @@ impl<R: Runtime> Driver<R> {
         self.stats.released += 1;
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
-        entry.releasing = false;
+        entry.recorded = false;
         tracing::info!(target: "tenure", lease = entry.name.as_str(), ?outcome, "lease released");
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);

@@ -40,7 +40,7 @@ impl<R: Runtime> Driver<R> {
                             candidate,
                             grant: Some(grant),
                             hold: None,
-                            releasing: false,
+                            recorded: false,
                             outcome: None,
                         };
                         self.entries.insert(key, entry);
@@ -52,12 +52,11 @@ impl<R: Runtime> Driver<R> {
             }
             Request::Release { ticket, outcome } => match self.entries.key(ticket) {
                 Some(key) => {
-                    let held = self.entries.unhold(key).is_some();
+                    self.entries.unhold(key);
                     if let Some(entry) = self.entries.of(key) {
                         // Nobody waits for a grant any more.
                         entry.grant = None;
                         entry.candidate = None;
-                        entry.releasing = held;
                         entry.outcome = outcome;
                     }
                     // The key is the node's own.

@@ -1,0 +1,99 @@
+//! The handles and the driver over a store that can be made to misbehave, in virtual time.
+
+mod acquiring;
+mod cancelling;
+mod ending;
+mod faults;
+mod holding;
+mod logging;
+mod misbehaving;
+mod waiting;
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tenure_core::{Instant, LeaseConfig};
+use tenure_memory::MemoryStore;
+use tenure_store::{LeaseRecord, SimpleStore};
+
+use crate::testing::TestRuntime;
+use crate::{Builder, Lease, NoStore, Runtime, Tenure};
+use faults::{Fault, Faulty, Plan};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(15);
+
+/// A runtime, a store, and any number of processes that share it.
+struct World {
+    runtime: TestRuntime,
+    store: MemoryStore,
+    /// What the store of every process made by `tenure` does.
+    plan: Plan,
+}
+
+impl World {
+    fn new() -> Self {
+        let runtime = TestRuntime::new();
+        let clock = runtime.clone();
+        let store = MemoryStore::with_clock(move || Runtime::now(&clock));
+        Self { runtime, store, plan: Plan::default() }
+    }
+
+    fn builder(&self) -> Builder<TestRuntime, NoStore> {
+        Builder::new(self.runtime.clone()).lease(LeaseConfig::new(TTL))
+    }
+
+    fn faulty(&self) -> Faulty {
+        Faulty::new(self.store.handle(), self.plan.clone(), self.runtime.clone())
+    }
+
+    /// Another process.
+    fn tenure(&self) -> Tenure {
+        self.builder().store(self.faulty()).start().unwrap()
+    }
+
+    fn acquire(&self, tenure: &Tenure, name: &str) -> Lease {
+        self.runtime.block_on(tenure.acquire(name).into_future()).unwrap()
+    }
+
+    fn now(&self) -> Instant {
+        Runtime::now(&self.runtime)
+    }
+
+    fn records(&self) -> Vec<LeaseRecord> {
+        self.runtime.block_on(SimpleStore::list(&self.store, None, 1_000_000)).unwrap()
+    }
+
+    /// Runs everything that can run or is due, without moving the time.
+    fn settle(&self) {
+        self.runtime.advance(Duration::ZERO);
+    }
+}
+
+/// Polls once, with a waker that wakes nothing.
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn is_pending(future: impl Future) -> bool {
+    poll_once(pin!(future)).is_pending()
+}
+
+use std::future::IntoFuture;
+
+/// A future that is run as a task, and its output once there is one.
+fn spawn<T: Send + 'static>(
+    runtime: &TestRuntime,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Arc<std::sync::Mutex<Option<T>>> {
+    let output = Arc::new(std::sync::Mutex::new(None));
+    let place = Arc::clone(&output);
+    runtime.spawn(Box::pin(async move {
+        let value = future.await;
+        *place.lock().unwrap() = Some(value);
+    }));
+    output
+}

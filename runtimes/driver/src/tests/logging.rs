@@ -1,0 +1,123 @@
+//! What is logged, and how much.
+
+use std::fmt::Write;
+use std::sync::Mutex;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::*;
+
+/// Keeps all lines of level info and above.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl Lines {
+    fn at(&self, level: Level) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|(at, _)| *at == level).map(|(_, line)| line.clone()).collect()
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push((*event.metadata().level(), text.0));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Runs a test with all that it logs.
+fn logged(test: impl FnOnce(&World, &Lines)) {
+    let lines = Lines::default();
+    tracing::subscriber::with_default(lines.clone(), || test(&World::new(), &lines));
+}
+
+#[test]
+fn a_store_that_is_down_for_a_minute_under_a_thousand_leases_makes_a_handful_of_lines() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let leases: Vec<_> = (0..1000).map(|n| world.acquire(&tenure, &n.to_string())).collect();
+        world.runtime.advance(TTL);
+        assert_eq!(lines.at(Level::WARN), Vec::<String>::new());
+        world.plan.all(Fault::Fail);
+        world.runtime.advance(60 * SECOND);
+        assert!(leases.iter().all(|lease| !lease.is_valid()));
+        assert_eq!(tenure.stats().lost, 1000);
+        let warnings = lines.at(Level::WARN);
+        assert!((4..=16).contains(&warnings.len()), "{warnings:#?}");
+        let summary = warnings.iter().find(|line| line.contains("1000 leases concerned"));
+        assert!(summary.is_some(), "{warnings:#?}");
+        assert!(warnings.iter().any(|line| line.contains("997 more within 30s")), "{warnings:#?}");
+    });
+}
+
+#[test]
+fn transitions_are_told_once_and_renewals_are_not() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let lease = world.acquire(&tenure, "a");
+        world.runtime.advance(10 * TTL);
+        world.runtime.block_on(lease.release()).unwrap();
+        let lines: Vec<_> = lines.at(Level::INFO);
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        assert!(lines[0].contains("lease acquired") && lines[0].contains("a"), "{lines:#?}");
+        assert!(lines[1].contains("lease released"), "{lines:#?}");
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_with_leases_unreleased_makes_one_warning_that_names_shutdown() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let other = world.tenure();
+        let _lease = world.acquire(&tenure, "a");
+        let _waiting = spawn(&world.runtime, other.acquire("a").into_future());
+        world.settle();
+        world.runtime.shut_down();
+        let warnings = lines.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        assert!(
+            warnings[0].contains("shutdown") && warnings[0].contains("lease \"a\" was given back"),
+            "{warnings:#?}"
+        );
+    });
+}
+
+#[test]
+fn a_starved_renewal_says_so_and_what_to_do() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let _lease = world.acquire(&tenure, "a");
+        world.runtime.block(TTL / 2);
+        world.settle();
+        let warnings = lines.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        assert!(warnings[0].contains("renewal starved") && warnings[0].contains("blocking"), "{warnings:#?}");
+    });
+}

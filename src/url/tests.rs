@@ -1,0 +1,79 @@
+use super::*;
+
+fn refused(url: &str) -> String {
+    store(url).expect_err(url).to_string()
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_what_is() {
+    for url in ["redis://host", "postgres:x", "http://host", ":", "Ünknown:x"] {
+        let error = refused(url);
+        assert!(error.contains("known are memory:, sqlite:/path/to/file.db and embedded:app"), "{error}");
+    }
+    assert!(refused("leases.db").contains("no scheme"));
+    assert!(refused("").contains("no scheme"));
+    assert!(refused("redis://host").contains("\"redis\""));
+}
+
+#[test]
+fn no_error_shows_a_password() {
+    for url in ["redis://user:s3cret@host", "s3cret", "s3cret@host:1234", "user=s3cret:x", "memory:s3cret"] {
+        assert!(!refused(url).contains("s3cret"), "{}", refused(url));
+    }
+}
+
+#[cfg(feature = "memory")]
+#[test]
+fn memory_has_nothing_after_its_colon() {
+    assert!(store("memory:").is_ok());
+    assert!(store("MEMORY:").is_ok());
+    assert!(refused("memory:a").contains("must be just memory:"));
+}
+
+#[cfg(all(feature = "sqlite", unix))]
+#[test]
+fn what_the_embedded_store_refuses_is_said() {
+    assert!(refused("sqlite:/").contains("name a file"));
+    assert!(refused("sqlite:/a.db?earyl=off").contains("earyl"));
+    assert!(refused("embedded:../a").contains("../a"));
+    assert!(store("sqlite:/nowhere/yet.db").is_ok(), "nothing is opened yet");
+}
+
+#[cfg(all(feature = "sqlite", feature = "tokio", unix))]
+#[tokio::test]
+async fn two_processes_share_the_leases_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("leases.db").display());
+    let (one, other) = (crate::connect(&url).await.unwrap(), crate::connect(&url).await.unwrap());
+    let lease = one.acquire("backup").await.unwrap();
+    let busy = other.try_acquire("backup").await.unwrap_err();
+    assert!(matches!(busy, crate::AcquireError::Busy { .. }), "{busy}");
+    assert_eq!(other.leases().await.unwrap().len(), 1);
+
+    let token = lease.token();
+    let next = tokio::spawn(other.acquire("backup").into_future());
+    lease.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert!(next.token() > token);
+    drop(next);
+    one.shutdown().await.unwrap();
+    other.shutdown().await.unwrap();
+}
+
+#[cfg(all(feature = "sqlite", feature = "tokio", unix))]
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_shows_when_a_lease_is_acquired() {
+    let tenure = crate::connect("sqlite:/nowhere/at/all.db").await.unwrap();
+    let error = tenure.try_acquire("backup").await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("/nowhere/at") && text.contains("\"backup\""), "{text}");
+    tenure.shutdown().await.unwrap();
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn outside_of_tokio_the_start_is_refused() {
+    let error = futures::executor::block_on(crate::connect("memory:")).unwrap_err();
+    assert!(matches!(error, ConnectError::Start(_)), "{error}");
+    assert!(error.to_string().contains("no tokio runtime"), "{error}");
+}
