@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::stream::StreamExt;
-use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Wake};
+use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Wake as LeaseWake};
 use tenure_store::{Hint, Metadata};
 
 use super::*;
@@ -43,11 +44,13 @@ fn owner(process: u128) -> Owner {
     Identity::new("here", Incarnation::new(process)).expect("a short name").owner(Acquisition(0))
 }
 
-fn acquire(store: &MemoryStore, name: &LeaseName, process: u128) -> Acquired {
+fn request(name: &LeaseName, process: u128, wait: bool) -> Acquire {
     let (name, owner, floor, timeout) = (name.clone(), owner(process), Token::ZERO, TTL);
-    let metadata = Metadata::new();
-    let request = Acquire { name, owner, ttl: TTL, floor, wait: true, metadata, timeout };
-    block_on(SimpleStore::acquire(store, request)).expect("the request is fine")
+    Acquire { name, owner, ttl: TTL, floor, wait, metadata: Metadata::new(), timeout }
+}
+
+fn acquire(store: &MemoryStore, name: &LeaseName, process: u128) -> Acquired {
+    block_on(SimpleStore::acquire(store, request(name, process, true))).expect("the request is fine")
 }
 
 fn get(store: &MemoryStore, name: &LeaseName, process: u128) -> Token {
@@ -71,7 +74,7 @@ fn waiter(store: &MemoryStore, name: &LeaseName) -> (MemoryStore, Hints) {
     (handle, hints)
 }
 
-fn next_wake(hints: &mut Hints) -> Option<Wake> {
+fn next_wake(hints: &mut Hints) -> Option<LeaseWake> {
     match hints.next().now_or_never()?? {
         Hint::Lease { wake, .. } => Some(wake),
         Hint::Resync => panic!("nothing was missed"),
@@ -80,7 +83,7 @@ fn next_wake(hints: &mut Hints) -> Option<Wake> {
 
 fn chosen(hints: &mut Hints) -> bool {
     match next_wake(hints) {
-        Some(Wake::Free { chosen }) => chosen,
+        Some(LeaseWake::Free { chosen }) => chosen,
         other => panic!("expected to hear of a release, heard {other:?}"),
     }
 }
@@ -141,7 +144,7 @@ fn the_two_who_have_waited_longest_are_chosen_once() {
     // The first two don't come back: the next release names the others.
     get(&store, &name, 1);
     for (_, hints) in &mut waiters {
-        assert!(matches!(next_wake(hints), Some(Wake::Held { ttl: TTL, .. })));
+        assert!(matches!(next_wake(hints), Some(LeaseWake::Held { ttl: TTL, .. })));
     }
     assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: true });
     let heard: Vec<bool> = waiters.iter_mut().map(|(_, hints)| chosen(hints)).collect();
@@ -163,7 +166,7 @@ fn a_waiter_that_never_came_back_is_skipped() {
     assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: true });
     assert!(alive.iter_mut().all(|(_, hints)| chosen(hints)));
     // It still watches, so it hears what happens.
-    assert!(matches!(next_wake(&mut stuck_hints), Some(Wake::Held { .. })));
+    assert!(matches!(next_wake(&mut stuck_hints), Some(LeaseWake::Held { .. })));
     assert!(!chosen(&mut stuck_hints));
 }
 
@@ -187,8 +190,11 @@ fn a_waiter_that_could_not_hear_of_it_is_not_chosen() {
     let store = Time::default().store();
     let name = name("waited for");
     get(&store, &name, 1);
-    let deaf = store.handle();
+    let (deaf, unheeding) = (store.handle(), store.handle());
+    let _hints = SimpleStore::hints(&unheeding).expect("the memory store has hints");
     assert!(matches!(acquire(&deaf, &name, 2), Acquired::Held(_)));
+    assert!(matches!(acquire(&unheeding, &name, 3), Acquired::Held(_)));
+    block_on(SimpleStore::watch(&deaf, name.clone())).expect("watching works");
     assert_eq!(release(&store, &name, 1), Released::Released { others_chosen: false });
 }
 
@@ -200,7 +206,7 @@ fn a_newer_stream_of_hints_ends_the_older_one() {
     let mut newer = SimpleStore::hints(&handle).expect("the memory store has hints");
     assert_eq!(older.next().now_or_never(), Some(None));
     let token = get(&store, &name, 1);
-    assert_eq!(next_wake(&mut newer), Some(Wake::Held { token, ttl: TTL }));
+    assert_eq!(next_wake(&mut newer), Some(LeaseWake::Held { token, ttl: TTL }));
 }
 
 #[test]
@@ -246,16 +252,121 @@ fn tokens_begin_at_the_wall_clock_and_rise_when_it_stands_still() {
 fn when_no_token_is_left_the_grant_is_refused() {
     let store = MemoryStore::with_clocks(|| Instant::ZERO, || u64::MAX);
     get(&store, &name("the last"), 1);
-    let request = Acquire {
-        name: name("one more"),
-        owner: owner(1),
-        ttl: TTL,
-        floor: Token::ZERO,
-        wait: false,
-        metadata: Metadata::new(),
-        timeout: TTL,
-    };
+    let request = request(&name("one more"), 1, false);
     let error = block_on(SimpleStore::acquire(&store, request)).expect_err("no token is left");
     assert!(error.to_string().contains(r#"lease "one more""#), "{error}");
     assert_eq!(block_on(SimpleStore::inspect(&store, name("one more"))), Ok(None));
+}
+
+#[test]
+fn who_was_chosen_is_chosen_again_only_after_waiting_again() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let (handle, mut hints) = waiter(&store, &name);
+    for (wait, expected) in [(false, true), (false, false), (true, false), (true, true)] {
+        release(&store, &name, 1);
+        assert_eq!(chosen(&mut hints), expected);
+        get(&store, &name, 1);
+        assert!(matches!(next_wake(&mut hints), Some(LeaseWake::Held { .. })));
+        let again = block_on(SimpleStore::acquire(&handle, request(&name, 2, wait)));
+        assert!(matches!(again, Ok(Acquired::Held(_))), "{again:?}");
+    }
+}
+
+#[test]
+fn who_has_the_lease_does_not_wait_for_it_nor_hear_of_its_own_grant() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    let (handle, mut hints) = waiter(&store, &name);
+    get(&handle, &name, 1);
+    assert_eq!(next_wake(&mut hints), None);
+    let evicted = block_on(SimpleStore::evict(&store, name, Eviction::Delete));
+    assert!(matches!(evicted, Ok(Some(_))), "{evicted:?}");
+    assert!(!chosen(&mut hints));
+}
+
+#[test]
+fn a_waiter_that_is_late_to_come_back_is_still_chosen() {
+    let time = Time::default();
+    let store = time.store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let (handle, mut hints) = waiter(&store, &name);
+    time.pass(Duration::from_secs(9));
+    get(&store, &name, 1);
+    // A second after the TTL that it was told of.
+    time.pass(Duration::from_secs(2));
+    release(&store, &name, 1);
+    assert!(chosen(&mut hints));
+
+    get(&store, &name, 1);
+    next_wake(&mut hints);
+    for _ in 0..5 {
+        block_on(SimpleStore::watch(&handle, name.clone())).expect("watching works");
+        time.pass(Duration::from_secs(9));
+        get(&store, &name, 1);
+    }
+    release(&store, &name, 1);
+    assert!(chosen(&mut hints), "it came back each time");
+}
+
+#[test]
+fn a_chosen_waiter_that_goes_leaves_nothing_behind() {
+    let store = Time::default().store();
+    let name = name("waited for");
+    get(&store, &name, 1);
+    let (handle, mut hints) = waiter(&store, &name);
+    release(&store, &name, 1);
+    assert!(chosen(&mut hints));
+    drop(handle);
+    assert!(store.with_state(|state| state.is_empty()));
+}
+
+#[test]
+fn whoever_waits_for_a_hint_is_woken() {
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let store = Time::default().store();
+    let name = name("watched");
+    let (handle, mut hints) = waiter(&store, &name);
+    let woken = Arc::new(Woken::default());
+    let waker = woken.clone().into();
+    assert!(hints.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+    get(&store, &name, 1);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1, "by a grant");
+    assert!(hints.next().now_or_never().is_some());
+    assert!(hints.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+    drop(handle);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2, "by the end");
+    assert_eq!(hints.next().now_or_never(), Some(None));
+}
+
+#[test]
+fn a_record_tells_the_latest_ttl_and_the_time_of_the_grant() {
+    let time = Time::default();
+    let store = time.store();
+    let name = name("looked at");
+    let token = get(&store, &name, 1);
+    time.pass(Duration::from_secs(3));
+    let renew = Renew { name: name.clone(), owner: owner(1), token, ttl: TTL / 2, timeout: TTL };
+    assert_eq!(block_on(SimpleStore::renew(&store, renew)), Ok(Renewed::Renewed));
+    time.pass(Duration::from_secs(1));
+    let record = block_on(SimpleStore::inspect(&store, name)).expect("it works").expect("it is held");
+    assert_eq!(record.holder.ttl, Some(TTL / 2));
+    assert_eq!(record.holder.remaining, Some(Duration::from_secs(4)));
+    assert_eq!(record.holder.since, Some(UNIX_EPOCH + Duration::from_millis(1)));
+}
+
+#[test]
+fn unwatching_leaves_nothing_behind() {
+    let store = Time::default().store();
+    let (handle, _hints) = waiter(&store, &name("watched"));
+    block_on(SimpleStore::unwatch(&handle, name("watched")));
+    assert!(store.with_state(|state| state.is_empty()));
 }

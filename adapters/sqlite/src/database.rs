@@ -113,6 +113,11 @@ impl Database {
         self.live.life(handle, &self.me)
     }
 
+    /// Whether this handle holds the lease.
+    pub(crate) fn is_mine(&self, record: &Record) -> bool {
+        matches!(record, Record::Readable(lease) if lease.handle == Some(self.me.handle()))
+    }
+
     pub(crate) const fn path(&self) -> &PathBuf {
         &self.opened.path
     }

@@ -24,8 +24,6 @@ pub struct SqliteOptions {
     pub(crate) any_filesystem: bool,
     /// Whether missing folders above the file are created.
     pub(crate) create_folders: bool,
-    /// The most pages that the database may have: a full disk, for tests.
-    pub(crate) max_pages: Option<u32>,
 }
 
 impl SqliteOptions {
@@ -51,7 +49,7 @@ impl SqliteOptions {
         let Ok(path) = std::path::absolute(path) else {
             return refuse("be absolute, since the current folder can't be told");
         };
-        Ok(Self { path, early: true, any_filesystem: false, create_folders: false, max_pages: None })
+        Ok(Self { path, early: true, any_filesystem: false, create_folders: false })
     }
 
     /// For a URL: `sqlite:/path/to/file.db`, optionally with `?early=off` (see [`early`](Self::early)) and
@@ -147,12 +145,6 @@ impl SqliteOptions {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn max_pages(mut self, pages: u32) -> Self {
-        self.max_pages = Some(pages);
-        self
     }
 }
 
@@ -268,5 +260,18 @@ mod tests {
             assert!(path(app, Some("/s"), None).is_err(), "{app:?}");
         }
         assert!(path(&"x".repeat(100), Some("/s"), None).is_ok());
+    }
+
+    #[test]
+    fn missing_folders_of_a_programs_store_are_made_for_this_user_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let temporary = tempfile::tempdir().unwrap();
+        let path = app_path("backup", Some(temporary.path().join("state").into()), None).unwrap();
+        let options = SqliteOptions { create_folders: true, ..SqliteOptions::new(&path).unwrap() };
+        assert_eq!(crate::file::locate(&options).unwrap(), path.canonicalize().unwrap_or(path));
+        for folder in ["state", "state/tenure"] {
+            let mode = temporary.path().join(folder).metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{folder}");
+        }
     }
 }

@@ -71,17 +71,19 @@ static OPENING: Mutex<()> = Mutex::new(());
 
 /// Opens the database, creating it if it is missing, waiting for other processes until `until`.
 pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, StoreError> {
-    let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
     let boot = Boot::current()?;
     let path = file::locate(options)?;
-    let before = file::prepare(&path, options)?;
-    peek(&path)?;
-
-    // Not SQLITE_OPEN_CREATE: the file is there, with the permissions that it should have.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let doing = "can't open the store";
-    let connection =
-        Connection::open_with_flags(&path, flags).map_err(|error| store_error(&path, doing, &error))?;
+    let (connection, before) = {
+        let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = file::prepare(&path, options)?;
+        peek(&path)?;
+        // Not SQLITE_OPEN_CREATE: the file is there, with the permissions that it should have.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&path, flags).map_err(|error| store_error(&path, doing, &error))?;
+        (connection, before)
+    };
     let failed = |error: rusqlite::Error| store_error(&path, doing, &error);
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
         return Err(StoreError::rejected(format!(
@@ -89,7 +91,7 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
             path.display()
         )));
     }
-    configure(&connection, options).map_err(failed)?;
+    wait_while_busy(&path, doing, until, || configure(&connection))?;
     create_tables(&connection, &path, until)?;
     use_wal(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
@@ -154,7 +156,7 @@ pub(crate) fn check_format(path: &Path, format: i32) -> Result<(), StoreError> {
     )))
 }
 
-fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // Waiting is done by `wait_while_busy`, which knows how long each operation may take.
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -165,9 +167,6 @@ fn configure(connection: &Connection, options: &SqliteOptions) -> rusqlite::Resu
         "PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;
          PRAGMA cell_size_check = ON; PRAGMA journal_size_limit = 8388608;",
     )?;
-    if let Some(pages) = options.max_pages {
-        connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?;
-    }
     Ok(())
 }
 
@@ -253,16 +252,19 @@ pub(crate) fn transaction<T>(
     run: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     wait_while_busy(path, doing, until, || begin(connection))?;
-    let result = run(connection);
-    let result = match result {
-        Ok(Ok(value)) => connection.execute_batch("COMMIT").map(|()| Ok(value)),
-        other => other,
+    let result = match run(connection) {
+        // Before the change to WAL a commit waits for those who read.
+        Ok(Ok(value)) => {
+            wait_while_busy(path, doing, until, || connection.execute_batch("COMMIT")).map(|()| value)
+        }
+        Ok(Err(error)) => Err(error),
+        Err(error) => Err(store_error(path, doing, &error)),
     };
     if !connection.is_autocommit() {
         // Nothing to be done about it: a connection that can't roll back fails at its next use.
         let _ = connection.execute_batch("ROLLBACK");
     }
-    result.unwrap_or_else(|error| Err(store_error(path, doing, &error)))
+    result
 }
 
 /// Begins a transaction as a writer, if nobody else is in one.

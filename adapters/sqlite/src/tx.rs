@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tenure_core::{Instant, LeaseName, Owner, Token};
 use tenure_store::{
     Acquire, Acquired, Answer, Eviction, LeaseRecord, Limits, Metadata, Operation, Outcome, Release,
-    Released, Renew, Renewed, StoreError,
+    Released, Renew, Renewed, StoreError, check_floor,
 };
 
 use crate::clock;
@@ -115,13 +115,11 @@ impl Transaction<'_> {
         };
         let evicted = LeaseRecord::new(name.clone(), record.holder(self.now));
         match (how, record) {
-            (Eviction::Replace, Record::Readable(lease)) => {
+            (Eviction::Replace, Record::Readable(_)) => {
                 // The handle stays: if its process dies before the TTL is over, the lease is free at once.
-                if !lease.owner.starts_with(EVICTED) {
-                    self.connection
-                        .prepare_cached("UPDATE lease SET owner = ?2 WHERE name = ?1")?
-                        .execute(params![name.as_str().as_bytes(), format!("{EVICTED}{}", lease.owner)])?;
-                }
+                self.connection
+                    .prepare_cached("UPDATE lease SET owner = ?2 WHERE name = ?1")?
+                    .execute(params![name.as_str().as_bytes(), EVICTED])?;
             }
             (Eviction::Replace, Record::Unreadable { problem, .. }) => {
                 let message = format!("{problem}; its holder can't be replaced, only be removed at once");
@@ -175,8 +173,8 @@ impl Transaction<'_> {
         let highest = self.stored_high_water()?.max(self.high_water).max(at_least);
         if highest >= HIGHEST_TOKEN {
             return Ok(Err(StoreError::rejected(format!(
-                "no token is left above {highest}, which is the floor that was asked for or an earlier grant's \
-                 token"
+                "no token is left above {highest}, the highest that was given: the store can grant nothing any \
+                 more; was it changed by hand?"
             ))));
         }
         let token = highest.max(clock::wall_micros().saturating_sub(1)) + 1;
@@ -250,9 +248,8 @@ impl Transaction<'_> {
     }
 }
 
-/// What an evicted owner's name begins with. No real owner can be taken for one: the rest has another
-/// process's 128 random bits in it.
-const EVICTED: &str = "(evicted) ";
+/// The owner in place of an evicted one. No process can have it: every real owner has a slash.
+const EVICTED: &str = "evicted";
 
 /// As SQLite keeps it; times and tokens stay far below the limit.
 pub(crate) fn signed(value: u64) -> i64 {
@@ -263,33 +260,17 @@ fn duration(value: std::time::Duration) -> i64 {
     i64::try_from(value.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The longest host name that is kept: the limit of the domain name system.
-const LONGEST_HOST: usize = 255;
+/// The highest floor that is taken: half of what SQLite's signed integers hold, so that no floor, however
+/// wrong, can use the tokens up.
+const HIGHEST_FLOOR: Token = Token::new(1 << 62);
 
-/// Refuses what no store should be asked, before anything is sent.
+/// Refuses what no store should be asked, before anything is done.
 pub(crate) fn check(operation: &Operation, limits: &Limits) -> Result<(), StoreError> {
-    let refuse = |message: String| Err(StoreError::rejected(message).about(operation.name()));
-    let (ttl, metadata) = match operation {
-        Operation::Acquire(request) => (request.ttl, Some(&request.metadata)),
-        Operation::Renew(request) => (request.ttl, None),
-        Operation::Release(_) => return Ok(()),
-    };
-    if ttl < limits.min_ttl || ttl > limits.max_ttl {
-        return refuse(format!(
-            "the TTL is {ttl:?}, but it must lie between {:?} and {:?}",
-            limits.min_ttl, limits.max_ttl
-        ));
+    limits.check(operation)?;
+    match operation {
+        Operation::Acquire(request) => check_floor(request, HIGHEST_FLOOR),
+        Operation::Renew(_) | Operation::Release(_) => Ok(()),
     }
-    let Some(metadata) = metadata else { return Ok(()) };
-    for (what, text, most) in
-        [("text", &metadata.text, Metadata::MAX_TEXT_BYTES), ("host name", &metadata.host, LONGEST_HOST)]
-    {
-        let bytes = text.as_ref().map_or(0, |text| text.len());
-        if bytes > most {
-            return refuse(format!("the {what} kept with the lease has {bytes} bytes, at most {most} fit"));
-        }
-    }
-    Ok(())
 }
 
 /// Waiters.
@@ -338,8 +319,9 @@ impl Transaction<'_> {
             .exists(params![name.as_str().as_bytes(), self.me.handle().as_bytes()])
     }
 
-    /// Chooses up to two of the other handles that wait, those first that were never chosen or longest ago;
-    /// the dead are removed. `token` is that of the grant that has ended.
+    /// Chooses up to two of the other handles that wait, those that have waited longest; the dead are removed.
+    /// Whoever was chosen before and has not tried since is passed over. `token` is that of the grant that
+    /// has ended.
     fn choose(&mut self, name: &LeaseName, token: u64) -> rusqlite::Result<bool> {
         /// So many are woken at once: the second for the case that the first can't.
         const CHOSEN: usize = 2;
@@ -350,7 +332,7 @@ impl Transaction<'_> {
             .connection
             .prepare_cached(
                 "SELECT handle, early FROM waiter WHERE name = ?1 AND handle <> ?2 AND boot = ?3 AND \
-                 expires > ?4 ORDER BY chosen, since LIMIT ?5",
+                 expires > ?4 AND chosen = 0 ORDER BY since LIMIT ?5",
             )?
             .query_map(
                 params![
@@ -372,7 +354,6 @@ impl Transaction<'_> {
                     .execute(params![bytes, handle.as_bytes()])?;
                 continue;
             }
-            self.ring = true;
             if chosen == CHOSEN {
                 break;
             }
@@ -381,6 +362,8 @@ impl Transaction<'_> {
                 .execute(params![bytes, handle.as_bytes(), signed(token)])?;
             chosen += 1;
         }
+        // Those who are not chosen want to know as well.
+        self.ring |= self.somebody_waits(name)?;
         Ok(chosen > 0)
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::fd::BorrowedFd;
 use tenure_core::{Instant, LeaseName, Token, Wake};
-use tenure_store::{Hint, StoreError};
+use tenure_store::{Hint, Holder, StoreError};
 
 use crate::clock;
 use crate::database::Database;
@@ -110,6 +110,17 @@ impl Watcher {
     /// Something was changed by this handle.
     pub(crate) const fn look_again(&mut self) {
         self.dirty = true;
+    }
+
+    /// The caller learns that the lease is held. If that hold ends before it is ever seen here, it must be told
+    /// all the same.
+    pub(crate) fn told_held(&mut self, name: &LeaseName, holder: &Holder) {
+        if let Some(seen) = self.watched.get_mut(name) {
+            let token = holder.token.unwrap_or(Token::ZERO);
+            if !matches!(seen, Seen::Held { .. }) || seen.token() != token {
+                *seen = Seen::Held { token, handle: None, expires: Instant::MAX };
+            }
+        }
     }
 
     /// Watches a lease. From then on what happens to it is told, beginning with its being free already.
@@ -284,7 +295,10 @@ impl Watcher {
         let (next, wake) = match &sight.record {
             Some(record) if !sight.over => {
                 let next = held(record);
-                seen.taken(next, record.holder(sight.now).remaining, |handle| database.life(handle))
+                let (next, wake) =
+                    seen.taken(next, record.holder(sight.now).remaining, |handle| database.life(handle));
+                // A grant to this handle is no news for it.
+                (next, wake.filter(|wake| matches!(wake, Wake::Free { .. }) || !database.is_mine(record)))
             }
             _ => seen.freed(sight.chosen),
         };

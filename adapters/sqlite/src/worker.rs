@@ -10,7 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use tenure_core::{Instant, LeaseName};
 use tenure_store::{
-    Answer, Eviction, LeaseRecord, Limits, Operation, Outcome, Renewed, Replies, StoreError, StoreErrorKind,
+    Acquired, Answer, Eviction, LeaseRecord, Limits, Operation, Outcome, Renewed, Replies, StoreError,
+    StoreErrorKind,
 };
 
 use crate::clock;
@@ -197,6 +198,9 @@ impl Worker {
                 self.watcher.look_again();
             }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {
+                if let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome {
+                    self.watcher.told_held(batches[b].operations[o].name(), holder);
+                }
                 batches[b].replies.deliver(o, outcome);
             }
             database.clean(clock::now());

@@ -20,7 +20,7 @@ fn watching(store: &SqliteStore, lease: &str) -> Hints {
 }
 
 fn next(hints: &mut Hints) -> (LeaseName, Wake) {
-    match block_on(hints.next()) {
+    match within(hints.next()) {
         Some(Hint::Lease { name, wake }) => (name, wake),
         other => panic!("{other:?}"),
     }
@@ -46,6 +46,9 @@ fn a_waiter_is_told_that_the_lease_is_free_and_that_somebody_has_it() {
     let (_, Wake::Held { token, ttl }) = next(&mut hints) else { panic!() };
     assert_eq!(token, second);
     assert!(ttl <= TTL && ttl > TTL / 2);
+    let mut again = acquire("x", owner(2, 0), TTL);
+    again.wait = true;
+    assert!(matches!(try_acquire(&b, again), Ok(Acquired::Held(_))));
     block_on(a.evict(name("x"), Eviction::Delete)).unwrap();
     assert_eq!(next(&mut hints), (name("x"), Wake::Free { chosen: true }));
     block_on(b.close());
@@ -96,6 +99,45 @@ fn a_release_chooses_two_of_many_and_all_are_told() {
     assert_eq!(told.iter().filter(chosen).count(), 2);
     assert!(told[..2].iter().all(|wake| chosen(&wake)), "those who have waited longest: {told:?}");
     drop(stores);
+}
+
+#[test]
+fn whoever_was_chosen_and_does_not_try_is_passed_over_the_next_time() {
+    let folder = Folder::new();
+    let holder = folder.store();
+    granted(&holder, "x", owner(1, 0), TTL);
+    let (a, b) = (folder.store(), folder.store());
+    let (mut of_a, mut of_b) = (watching(&a, "x"), watching(&b, "x"));
+    let choose = |lease_owner| release(&holder, "x", lease_owner, None);
+    assert_eq!(choose(owner(1, 0)), Ok(Released::Released { others_chosen: true }));
+    assert_eq!(next(&mut of_a).1, Wake::Free { chosen: true });
+    assert_eq!(next(&mut of_b).1, Wake::Free { chosen: true });
+    granted(&holder, "x", owner(1, 1), TTL);
+    assert!(matches!(next(&mut of_a).1, Wake::Held { .. }));
+    let mut again = acquire("x", owner(2, 0), TTL);
+    again.wait = true;
+    assert!(matches!(try_acquire(&b, again), Ok(Acquired::Held(_))), "one of them tries");
+    assert_eq!(choose(owner(1, 1)), Ok(Released::Released { others_chosen: true }));
+    let free = |hints: &mut Hints| loop {
+        if let (_, Wake::Free { chosen }) = next(hints) {
+            return chosen;
+        }
+    };
+    assert_eq!((free(&mut of_a), free(&mut of_b)), (false, true));
+}
+
+#[test]
+fn whoever_was_told_that_a_lease_is_held_is_told_of_its_end_however_short_that_hold_was() {
+    let folder = Folder::new();
+    let (a, b) = (folder.store(), folder.store());
+    let mut hints = watching(&b, "x");
+    assert_eq!(next(&mut hints).1, Wake::Free { chosen: false });
+    for n in 0..100 {
+        let token = granted(&a, "x", owner(1, n), TTL);
+        assert_eq!(held(&b, "x", owner(2, n), TTL).token, Some(token));
+        release(&a, "x", owner(1, n), Some(token)).unwrap();
+        while !matches!(next(&mut hints).1, Wake::Free { .. }) {}
+    }
 }
 
 #[test]

@@ -155,12 +155,29 @@ fn a_token_is_above_the_floor_and_stays_above_all_that_were_given_before() {
     let store = folder.store();
     assert_eq!(granted(&store, "d", owner(1, 3), TTL).get(), second.get() + 2, "the high water is kept");
     request.name = name("e");
-    request.floor = Token::new(i64::MAX as u64 - 2);
-    let Ok(Acquired::Granted(last)) = try_acquire(&store, request) else { panic!() };
-    assert_eq!(last.get(), i64::MAX as u64 - 1);
-    let error = try_acquire(&store, acquire("f", owner(1, 5), TTL)).unwrap_err();
+    request.floor = Token::new(1 << 62);
+    let Ok(Acquired::Granted(last)) = try_acquire(&store, request.clone()) else { panic!() };
+    assert_eq!(last.get(), (1 << 62) + 1, "the highest floor");
+    request.name = name("f");
+    request.floor = Token::new((1 << 62) + 1);
+    let error = try_acquire(&store, request).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
-    assert_eq!(renew(&store, "e", owner(1, 1), last, TTL), Ok(Renewed::Renewed), "others go on");
+    assert_eq!(granted(&store, "f", owner(1, 5), TTL).get(), last.get() + 1, "others go on");
+}
+
+#[test]
+fn a_store_whose_tokens_are_used_up_grants_nothing_and_keeps_what_is_held() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    rusqlite::Connection::open(folder.database())
+        .unwrap()
+        .execute("UPDATE store SET high_water = ?1", [i64::MAX - 2])
+        .unwrap();
+    assert_eq!(granted(&store, "y", owner(1, 1), TTL).get(), i64::MAX as u64 - 1);
+    let error = try_acquire(&store, acquire("z", owner(1, 2), TTL)).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::Renewed));
 }
 
 #[test]
@@ -181,10 +198,7 @@ fn eviction_replaces_the_holder_or_removes_the_record() {
     let holder = held(&b, "x", owner(2, 0), TTL);
     assert!(holder.remaining.is_some_and(|left| left > TTL / 2), "nobody starts before its time");
     block_on(b.evict(name("x"), Eviction::Replace)).unwrap();
-    assert_eq!(
-        block_on(b.inspect(name("x"))).unwrap().unwrap().holder.owner,
-        format!("(evicted) {}", owner(1, 0))
-    );
+    assert_eq!(block_on(b.inspect(name("x"))).unwrap().unwrap().holder.owner, "evicted");
 
     assert!(block_on(b.evict(name("x"), Eviction::Delete)).unwrap().is_some());
     assert_eq!(block_on(b.inspect(name("x"))), Ok(None));

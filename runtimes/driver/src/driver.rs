@@ -243,6 +243,8 @@ impl<R: Runtime> Driver<R> {
             Stage::Draining if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
             Stage::Draining => return false,
             Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
+                // A store that is closed gives no more hints, and that is no trouble.
+                self.hints = None;
                 self.stage = Stage::Closing(self.carrier.store().closing(), now + CLOSE_LIMIT);
             }
             Stage::Flushing(_) => return false,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::executor::block_on;
+use futures::future::{Either, select};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token};
 use tenure_store::{
@@ -118,6 +119,19 @@ pub(crate) fn release(
     match execute(store, vec![Operation::Release(request)]).remove(0)? {
         Answer::Release(released) => Ok(released),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Waits for something, but not for ever.
+pub(crate) fn within<F: Future>(future: F) -> F::Output {
+    let (over, limit) = futures::channel::oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        std::thread::sleep(LIMIT);
+        drop(over);
+    });
+    match block_on(select(std::pin::pin!(future), limit)) {
+        Either::Left((output, _)) => output,
+        Either::Right(_) => panic!("nothing came within {LIMIT:?}"),
     }
 }
 

@@ -1,0 +1,182 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit;
+
+/// Runs commands under leases: one machine at a time, one process at a time.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, after_help = exit::HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: Action,
+
+    /// Where the leases are kept, for example sqlite:/path/to/file.db [default: a file of this user's, below
+    /// $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, global = true, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
+    /// Log more to standard error: -v what happens, -vv also each renewal. TENURE_LOG=target=level,... says it
+    /// in detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    Run(Run),
+    Leases(Leases),
+    Release(Release),
+}
+
+/// Run a command while holding a lease.
+///
+/// The command finds TENURE_LEASE, TENURE_TOKEN and TENURE_OWNER in its environment. It ends before the lease
+/// does, come what may: also if this program is killed, stopped, or cut off from the store. SIGTERM, SIGINT,
+/// SIGQUIT and SIGHUP are passed on to it. The lease is given back once nothing of the command lives any more;
+/// what it leaves running is asked to end, and killed after the grace.
+///
+/// A command that is stopped from the keyboard (Ctrl-Z) is continued at once: it would hold the lease for nothing.
+#[derive(Args, Debug)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct Run {
+    /// The lease's name, 1 to 255 bytes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lease: String,
+
+    /// How long the lease outlives its last renewal, and so how soon it passes on after a crash
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// Wait for the lease at most this long [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_wait")]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: if somebody else has the lease, end with code 75
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+
+    /// What happens to the command when the lease can't be renewed any more
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+
+    /// How long the command may take to end by itself after SIGTERM, SIGINT or --max-hold; then it is killed
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) grace: Duration,
+
+    /// Stop the command this long after it got the lease, so that others have their turn
+    #[arg(long, value_name = "DURATION", value_parser = positive)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// The command and its arguments; everything after -- belongs to it
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What happens to a command whose lease ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// SIGTERM in time for it to end by itself, SIGKILL before the lease is over
+    Term,
+    /// SIGKILL at once
+    Kill,
+}
+
+/// List the leases that are held.
+#[derive(Args, Debug)]
+pub(crate) struct Leases {
+    /// Write one JSON array, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Take a lease away from its holder.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("how").required(true))]
+pub(crate) struct Release {
+    /// The lease's name
+    pub(crate) name: String,
+
+    /// Make the holder's renewals fail, so that it stops; the lease becomes free when its TTL runs out, after the
+    /// holder has stopped. Safe
+    #[arg(long, group = "how")]
+    pub(crate) force: bool,
+
+    /// Free the lease now: the next holder may start while this one still works. Only tokens protect then
+    #[arg(long, group = "how")]
+    pub(crate) now: bool,
+}
+
+/// The units that are understood. Months and years are left out: `M` is too easily taken for a minute.
+const UNITS: &[&str] = &[
+    "ns", "nsec", "us", "usec", "ms", "msec", "s", "sec", "secs", "second", "seconds", "m", "min", "mins",
+    "minute", "minutes", "h", "hr", "hrs", "hour", "hours", "d", "day", "days",
+];
+
+/// A duration with its unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return Err(format!("{text} of what? Add a unit, for example {text}s for seconds (ms, s, m, h, d)"));
+    }
+    let unknown =
+        text.split(|c: char| !c.is_alphabetic()).find(|unit| !unit.is_empty() && !UNITS.contains(unit));
+    if let Some(unit) = unknown {
+        return Err(format!(
+            "the unit {unit:?} is not known; there are ms, s, m, h and d, for example 1h30m"
+        ));
+    }
+    humantime::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A duration that is not zero.
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("it must be more than zero".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_units() {
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("2d"), Ok(Duration::from_secs(2 * 86400)));
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_a_hint() {
+        let hint = duration("15").unwrap_err();
+        assert!(hint.contains("15s"), "{hint}");
+    }
+
+    #[test]
+    fn units_that_could_be_mistaken_are_refused() {
+        for text in ["1M", "1y", "2months", "1w", "5x", "", "s", "-5s"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn everything_after_the_two_dashes_belongs_to_the_command() {
+        let cli = Cli::try_parse_from(["tenure", "run", "--lease", "n", "--", "cat", "-v", "--", "--store"]);
+        let Ok(Cli { action: Action::Run(run), store: None, verbose: 0 }) = cli else { panic!("{cli:?}") };
+        assert_eq!(run.command, ["cat", "-v", "--", "--store"]);
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,58 @@
+//! What ends the program before its time: a code, and a line that says why.
+
+use tenure::{AcquireError, RequestError, StoreError, StoreErrorKind};
+
+use crate::exit;
+
+/// A failure, as the program's user sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// What happened and what to do.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match &error {
+            AcquireError::Busy { .. } => exit::BUSY,
+            AcquireError::Unreachable { .. } | AcquireError::TooLate { .. } => exit::UNREACHABLE,
+            AcquireError::Refused { .. } | AcquireError::StoreRegressed { .. } => exit::REFUSED,
+            AcquireError::Config(_) | AcquireError::Name(_) => exit::USAGE,
+            _ => exit::INTERNAL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let code = match &error {
+            RequestError::Name(_) => exit::USAGE,
+            RequestError::Store(error) => of_store(error),
+            _ => exit::INTERNAL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(of_store(&error), error.to_string())
+    }
+}
+
+/// The code for a store's error: whether time may mend it.
+fn of_store(error: &StoreError) -> u8 {
+    match error.kind {
+        StoreErrorKind::Transient | StoreErrorKind::Unknown => exit::UNREACHABLE,
+        _ => exit::REFUSED,
+    }
+}

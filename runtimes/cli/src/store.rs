@@ -1,0 +1,72 @@
+//! The store that the command line names.
+
+use std::os::fd::OwnedFd;
+
+use tenure::{AnyStore, SqliteOptions, SqliteStore, Tenure};
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// The program's name as the embedded store knows it: all that is run without `--store` meets there.
+const APP: &str = "tenure";
+
+/// A store and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    store: AnyStore,
+    /// The store itself if it is the embedded one.
+    embedded: Option<SqliteStore>,
+    /// What to call it; nothing secret.
+    name: String,
+}
+
+impl Place {
+    /// The store of this URL, or this user's own. Nothing is opened yet.
+    pub(crate) fn new(url: Option<&str>) -> Result<Self, Failure> {
+        let url = url.filter(|url| !url.is_empty());
+        let scheme = url.and_then(|url| Some(url.split_once(':')?.0.to_ascii_lowercase()));
+        let refused = |error: &dyn std::fmt::Display| Failure::new(exit::REFUSED, error.to_string());
+        let options = match (url, scheme.as_deref()) {
+            (None, _) => SqliteOptions::for_app(APP),
+            (Some(url), Some("sqlite")) => SqliteOptions::from_url(url),
+            (Some(_), Some("memory")) => {
+                return Err(Failure::new(
+                    exit::REFUSED,
+                    "the store memory: lives in one process only and would keep nobody else out; \
+                     leave --store away for a store of this machine",
+                ));
+            }
+            (Some(url), scheme) => {
+                let store = tenure::store(url).map_err(|error| refused(&error))?;
+                // The rest of the URL may hold a password.
+                return Ok(Self { store, embedded: None, name: format!("{}:", scheme.unwrap_or("?")) });
+            }
+        };
+        let options = options.map_err(|error| refused(&error))?;
+        let name = options.path().display().to_string();
+        let store = SqliteStore::new(options);
+        Ok(Self { store: AnyStore::new(store.clone()), embedded: Some(store), name })
+    }
+
+    /// What to call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Starts the driver on it.
+    pub(crate) fn start(&self) -> Result<Tenure, Failure> {
+        tenure::builder()
+            .store(self.store.clone())
+            .start()
+            .map_err(|error| Failure::new(exit::INTERNAL, error.to_string()))
+    }
+
+    /// A copy of the lock that proves this process alive to others, if the store has one: while it is open
+    /// anywhere, nobody takes our leases before their TTL runs out.
+    pub(crate) async fn liveness(&self) -> Result<Option<OwnedFd>, Failure> {
+        match &self.embedded {
+            Some(store) => Ok(store.liveness().await?.map(OwnedFd::from)),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A command under a lease: when it is asked to end, when it is killed, and what came of it.
+//!
+//! | what happens | what is done |
+//! |---|---|
+//! | a renewal | the guardian has new limits |
+//! | the fence passes | the guardian asks the command to end (`--on-lost kill`: kills it) |
+//! | `kill_at` passes | the guardian kills it, and so do we, should the guardian be stopped |
+//! | the store says that the lease is not ours | it is killed at once |
+//! | SIGTERM, SIGINT | passed on; after the grace, or at a second one, it is killed; the lease is renewed |
+//! | SIGQUIT, SIGHUP | passed on |
+//! | `--max-hold` is over | it is asked to end, and killed after the grace; the lease is renewed |
+//! | the command is stopped from the keyboard | it goes on |
+//! | the guardian dies | all is killed |
+//! | the command ends and leaves processes behind | the guardian asks them to end, and kills them after the grace |
+
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::{Deadlines, Instant, Lease, Lost, LostReason, StopReason};
+
+use crate::args::{OnLost, Run};
+use crate::failure::Failure;
+use crate::guarded::{Guarded, Job, News};
+use crate::protocol::{Ending, Limits, Report};
+use crate::run::{LEASE_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE};
+use crate::signals::Signals;
+use crate::terminal::Terminal;
+use crate::{clock, exit, say, signals};
+
+/// While the command waits for the terminal, and we for the foreground, we look this often.
+const LOOK_FOR_FOREGROUND: Duration = Duration::from_millis(250);
+
+/// A lease, the command under it, and how far they have come.
+pub(crate) struct Supervisor<'a> {
+    args: &'a Run,
+    lease: &'a Lease,
+    guarded: Guarded,
+    terminal: Option<Terminal>,
+    /// The lease was lost while something of the command lived.
+    lost: Option<LostReason>,
+    /// The command was stopped because of `--max-hold`.
+    held_too_long: bool,
+    /// Stops that the user asked for by a signal.
+    stops: u32,
+    /// When the command is killed because it was asked to end by choice.
+    kill_at: Option<Instant>,
+    killed: bool,
+    /// The command wants the terminal, and we don't have it to give.
+    wants_terminal: bool,
+    /// How the command ended.
+    ending: Option<Ending>,
+    /// Why there was no command.
+    unstarted: Option<io::Error>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Starts the guardian. To be called on the thread that lives as long as the program.
+    pub(crate) fn start(args: &'a Run, lease: &'a Lease, liveness: Option<OwnedFd>) -> io::Result<Self> {
+        let guarded = Guarded::start(Job {
+            command: &args.command,
+            variables: vec![
+                (LEASE_VARIABLE, args.lease.clone()),
+                (TOKEN_VARIABLE, lease.token().to_string()),
+                (OWNER_VARIABLE, lease.owner()),
+            ],
+            liveness,
+            limits: limits(args.on_lost, lease.deadlines()),
+            grace: args.grace,
+        })?;
+        Ok(Self {
+            args,
+            lease,
+            guarded,
+            terminal: Terminal::of(io::stdin(), rustix::process::getpgrp()),
+            lost: None,
+            held_too_long: false,
+            stops: 0,
+            kill_at: None,
+            killed: false,
+            wants_terminal: false,
+            ending: None,
+            unstarted: None,
+        })
+    }
+
+    /// Watches over the command until nothing of it lives, or its guardian is dead.
+    pub(crate) async fn watch(&mut self, signals: &mut Signals, mut suspensions: Signals) {
+        let mut renewals = Some(self.lease.renewals());
+        // One that came since the guardian was started.
+        self.guarded.limit(limits(self.args.on_lost, self.lease.deadlines()));
+        let (mut lost, mut is_lost) = (pin!(self.lease.lost()), false);
+        let (mut stopping, mut is_stopping) = (pin!(self.lease.stopping()), false);
+        loop {
+            let last_moment = if self.killed { None } else { Some(self.lease.deadlines().kill_at) };
+            let kill_at = if self.killed { None } else { self.kill_at };
+            tokio::select! {
+                biased;
+                news = self.guarded.news() => match news {
+                    News::Report(Report::Ended) | News::Unguarded => return,
+                    News::Report(report) => self.hear(report),
+                },
+                deadlines = next(&mut renewals) => match deadlines {
+                    Some(deadlines) => self.guarded.limit(limits(self.args.on_lost, deadlines)),
+                    None => renewals = None,
+                },
+                lost = &mut lost, if !is_lost => {
+                    is_lost = true;
+                    self.lose(&lost);
+                }
+                why = &mut stopping, if !is_stopping => {
+                    is_stopping = true;
+                    self.stop(why);
+                }
+                signal = signals.next() => self.pass_on(signal),
+                _ = suspensions.next() => self.refuse_suspension(),
+                () = at(kill_at) => self.kill("it did not end within the grace"),
+                () = at(last_moment) => self.kill("the lease ends"),
+                () = tokio::time::sleep(LOOK_FOR_FOREGROUND), if self.wants_terminal => self.lend_terminal(),
+            }
+        }
+    }
+
+    /// Sees to it that nothing lives, takes the terminal back, and gives the exit code.
+    pub(crate) async fn finish(self) -> Result<u8, Failure> {
+        let Self { args, lease, guarded, terminal, .. } = self;
+        let guardian = guarded.guardian();
+        let group = guarded.group();
+        let was_guarded = guarded
+            .bury(|| {
+                if let (Some(terminal), Some(group)) = (terminal, group) {
+                    terminal.take_back(group, guardian);
+                }
+            })
+            .await;
+
+        let name = &args.lease;
+        let token = lease.token();
+        if let Some(error) = self.unstarted {
+            let message = format!("the command could not be started: {error}");
+            return Err(Failure::new(exit::INTERNAL, message));
+        }
+        if let Some(why) = self.lost {
+            let message = format!("lease {name:?} (token {token}) was lost: {why}; the command was stopped");
+            return Err(Failure::new(exit::LOST, message));
+        }
+        if self.held_too_long {
+            let message = format!("lease {name:?} was held for --max-hold; the command was stopped");
+            return Err(Failure::new(exit::MAX_HOLD, message));
+        }
+        match self.ending {
+            Some(ending) => Ok(ending.code()),
+            None if was_guarded => Err(Failure::new(exit::INTERNAL, "the command's end was not seen")),
+            None => Err(Failure::new(
+                exit::INTERNAL,
+                "the command's guardian was killed, and the command with it",
+            )),
+        }
+    }
+
+    fn hear(&mut self, report: Report) {
+        match report {
+            Report::Started { group } => {
+                if let Some(terminal) = &mut self.terminal {
+                    terminal.give_to(group);
+                }
+                self.guarded.go();
+            }
+            Report::Unstarted { errno } => self.unstarted = Some(io::Error::from_raw_os_error(errno)),
+            Report::Stopped(Signal::TSTP) => self.refuse_suspension(),
+            Report::Stopped(Signal::TTIN | Signal::TTOU) => {
+                self.wants_terminal = true;
+                self.lend_terminal();
+                if self.wants_terminal {
+                    say::line(format_args!(
+                        "the command wants the terminal, and waits until this job is in the foreground; it \
+                         keeps lease {:?} meanwhile",
+                        self.args.lease
+                    ));
+                }
+            }
+            Report::Stopped(signal) => say::line(format_args!(
+                "the command was stopped by {}; it keeps lease {:?}",
+                signals::name(signal),
+                self.args.lease
+            )),
+            // We come to know by our own clock as well, but may have been kept from looking at it.
+            Report::Asked => self.note_loss(LostReason::Expired, "is asked to end"),
+            Report::Killed => self.note_loss(LostReason::Expired, "is killed"),
+            Report::Exited(ending) => self.ending = Some(ending),
+            Report::Leftovers { count } => say::line(format_args!(
+                "the command has ended, but left {count} process(es) running; they are asked to end, and \
+                 killed in {}",
+                humantime::format_duration(self.args.grace)
+            )),
+            Report::Ended => {}
+        }
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        match (lost.why, self.args.on_lost) {
+            // The guardian does it, by the limits that it has.
+            (LostReason::Expired, OnLost::Term) => self.note_loss(lost.why, "is asked to end"),
+            (LostReason::Expired, OnLost::Kill) => self.note_loss(lost.why, "is killed"),
+            (LostReason::NotYours, _) => {
+                self.note_loss(lost.why, "is killed");
+                self.kill("the lease is not ours any more");
+            }
+            // The maximum hold and its grace are over; the lease still is ours.
+            (LostReason::Stopped(_), _) => self.kill("it did not end within the grace"),
+            // It is not renewed any more: the guardian's limits stay as they are, and come.
+            _ => self.note_loss(lost.why, "is stopped before the lease ends"),
+        }
+    }
+
+    /// Says once that the lease is lost, and what becomes of the command. The first reason stays.
+    fn note_loss(&mut self, why: LostReason, then: &str) {
+        if self.lost.is_none() {
+            let (name, token) = (&self.args.lease, self.lease.token());
+            say::line(format_args!("lease {name:?} (token {token}) is lost: {why}; the command {then}"));
+            self.lost = Some(why);
+        }
+    }
+
+    fn stop(&mut self, why: StopReason) {
+        if why == StopReason::MaxHold {
+            self.held_too_long = true;
+            say::line(format_args!(
+                "lease {:?} was held for {}; the command is asked to end, and killed in {}",
+                self.args.lease,
+                humantime::format_duration(self.args.max_hold.unwrap_or_default()),
+                humantime::format_duration(self.args.grace)
+            ));
+            self.guarded.signal(Signal::TERM);
+            self.kill_within_grace();
+        }
+    }
+
+    /// Passes a signal on to the command.
+    fn pass_on(&mut self, signal: Signal) {
+        if signal == Signal::TERM || signal == Signal::INT {
+            self.stops += 1;
+            if self.stops > 1 {
+                self.kill("a second signal asked for it");
+                return;
+            }
+            self.kill_within_grace();
+        }
+        tracing::info!(signal = signals::name(signal), "passed on to the command");
+        self.guarded.signal(signal);
+    }
+
+    fn kill_within_grace(&mut self) {
+        let at = clock::now() + self.args.grace;
+        self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn kill(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.killed, true) {
+            say::line(format_args!("the command is killed: {why}"));
+        }
+        self.guarded.kill();
+    }
+
+    fn refuse_suspension(&self) {
+        say::line(format_args!(
+            "the command can't be suspended while it holds lease {:?}: it goes on",
+            self.args.lease
+        ));
+    }
+
+    /// Gives the terminal to the command if we have it; it may be waiting for that.
+    fn lend_terminal(&mut self) {
+        if let (Some(terminal), Some(group)) = (&mut self.terminal, self.guarded.group())
+            && terminal.give_to(group)
+        {
+            self.wants_terminal = false;
+            self.guarded.signal(Signal::CONT);
+        }
+    }
+}
+
+fn limits(on_lost: OnLost, deadlines: Deadlines) -> Limits {
+    let kill_at = match on_lost {
+        OnLost::Term => deadlines.kill_at,
+        OnLost::Kill => deadlines.fence_at,
+    };
+    Limits { ask_at: deadlines.fence_at, kill_at }
+}
+
+/// The next deadlines of a stream that may be over.
+async fn next(renewals: &mut Option<tenure::Renewals>) -> Option<Deadlines> {
+    match renewals {
+        Some(renewals) => renewals.next().await,
+        None => pending().await,
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => clock::until(instant).await,
+        None => pending().await,
+    }
+}

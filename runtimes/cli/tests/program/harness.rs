@@ -1,0 +1,367 @@
+//! Places with a store of their own, running programs, and the evidence that they leave.
+
+use std::fmt::Debug;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far more than anything here takes; a test that waits this long has failed.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at a condition.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A folder with a store and evidence of its own.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    /// What is added to the store's URL.
+    query: &'static str,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), query: "" }
+    }
+
+    /// Where a holder's death is not seen, so that a lease passes on by its TTL only.
+    pub(crate) fn without_early_takeover() -> Self {
+        Self { query: "?early=off", ..Self::new() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}{}", self.path("leases.db").display(), self.query)
+    }
+
+    /// Processes that name this place on their command line and live, apart from parts of `tenure`.
+    pub(crate) fn workers(&self) -> Vec<Pid> {
+        let folder = self.folder.path().to_str().unwrap();
+        let processes = std::fs::read_dir("/proc").unwrap();
+        processes
+            .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+            .filter(|process| {
+                let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                line.contains(folder) && !line.starts_with("tenure\0") && lives(*process)
+            })
+            .collect()
+    }
+
+    /// `tenure` with these arguments, on the store of this place, with nothing of our own environment that it
+    /// would look at.
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
+        let mut command = bare_tenure();
+        command.args(arguments).env("TENURE_STORE", self.url()).env("HOME", self.folder.path());
+        command
+    }
+
+    /// `tenure run` of a witness on a lease named `job`. It leaves its evidence in the file `evidence`.
+    pub(crate) fn work(&self, options: &[&str], evidence: &str, witness: &[&str]) -> Running {
+        let file = self.path(evidence);
+        let mut arguments = vec!["run", "--lease", "job"];
+        arguments.extend(options);
+        let mut command = self.tenure(&arguments);
+        command.arg("--").arg(witness_program()).arg("work").arg(file).args(witness);
+        Running::start(command)
+    }
+
+    /// The evidence so far.
+    pub(crate) fn evidence(&self, file: &str) -> Evidence {
+        Evidence::read(&self.path(file))
+    }
+
+    /// Waits for the first command that began under a token above `above`.
+    pub(crate) fn began_above(&self, file: &str, above: u64) -> Began {
+        eventually("the next command to begin", || {
+            self.evidence(file).began.into_iter().find(|began| began.token > above)
+        })
+    }
+
+    /// Waits until somebody has done a unit of work under this token.
+    pub(crate) fn worked(&self, file: &str, token: u64) {
+        eventually("a unit of work", || {
+            self.evidence(file).units.iter().any(|unit| unit.token == token).then_some(())
+        });
+    }
+}
+
+/// `tenure` without anything from our environment that it would look at.
+pub(crate) fn bare_tenure() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    for variable in ["TENURE_STORE", "TENURE_LOG", "TENURE_TOKEN", "XDG_STATE_HOME", "HOME"] {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The example `witness` of this crate.
+pub(crate) fn witness_program() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_tenure")).with_file_name("examples").join("witness");
+    assert!(program.exists(), "run `cargo build -p tenure-cli --examples` first: {program:?} is missing");
+    program
+}
+
+/// Waits for a condition.
+pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = now();
+    loop {
+        if let Some(result) = condition() {
+            return result;
+        }
+        assert!(now() - start < LIMIT.as_nanos() as u64, "waited {LIMIT:?} for {what}");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The witness's clock, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    tenure::clock::now().as_nanos()
+}
+
+/// Nanoseconds as a duration, zero at least.
+pub(crate) fn between(earlier: u64, later: u64) -> Duration {
+    Duration::from_nanos(later.saturating_sub(earlier))
+}
+
+/// A program that runs; killed if the test forgets it.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) stdout: Lines,
+    pub(crate) stderr: Lines,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = Lines::of(child.stdout.take().unwrap());
+        let stderr = Lines::of(child.stderr.take().unwrap());
+        Self { child, stdout, stderr, status: None }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for the end and gives the exit code; `None` if a signal ended it.
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        eventually("a program's end", || {
+            self.status = self.child.try_wait().unwrap();
+            self.status
+        })
+        .code()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits until it says on standard error that it waits for the lease.
+    pub(crate) fn waits(&mut self) {
+        self.stderr.wait_for("is held by");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            // The guardian kills what is below it.
+            let _ = self.child.kill();
+            let _ = kill_process(self.pid(), Signal::CONT);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The lines that a program writes.
+pub(crate) struct Lines {
+    all: Arc<Mutex<Vec<String>>>,
+    end: Receiver<()>,
+    ended: bool,
+}
+
+impl Lines {
+    fn of(source: impl Read + Send + 'static) -> Self {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let (sender, end) = channel();
+        let lines = Arc::clone(&all);
+        std::thread::spawn(move || {
+            for line in BufReader::new(source).lines().map_while(Result::ok) {
+                lines.lock().unwrap().push(line);
+            }
+            drop(sender);
+        });
+        Self { all, end, ended: false }
+    }
+
+    /// Waits for a line with this text.
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        eventually(&format!("a line with {text:?}; there are {:?}", self.so_far()), || {
+            let found = self.so_far().into_iter().find(|line| line.contains(text));
+            let ended = self.end.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
+            assert!(found.is_some() || !self.ended, "no line with {text:?} in {:#?}", self.so_far());
+            self.ended = ended;
+            found
+        })
+    }
+
+    pub(crate) fn so_far(&self) -> Vec<String> {
+        self.all.lock().unwrap().clone()
+    }
+
+    /// All lines, once the program and all that it started have closed it.
+    pub(crate) fn to_the_end(&self) -> Vec<String> {
+        let _ = self.end.recv_timeout(LIMIT);
+        self.so_far()
+    }
+}
+
+/// Runs a program to its end.
+pub(crate) fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A command that has begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Began {
+    pub(crate) token: u64,
+    pub(crate) process: Pid,
+    pub(crate) group: Pid,
+    /// The command's parent, which is the guardian.
+    pub(crate) parent: Pid,
+    pub(crate) at: u64,
+}
+
+/// A unit of work that was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    pub(crate) token: u64,
+    pub(crate) process: Pid,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// What the witnesses wrote.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    /// The commands themselves; children that they let do the work are left out.
+    pub(crate) began: Vec<Began>,
+    pub(crate) units: Vec<Unit>,
+    /// Token and time.
+    pub(crate) ended: Vec<(u64, u64)>,
+    /// What must not be: overlaps, and survivors.
+    pub(crate) breaches: Vec<String>,
+}
+
+impl Evidence {
+    fn read(path: &Path) -> Self {
+        let mut evidence = Self::default();
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [what, _lease, token, process, details @ ..] = &fields[..] else { panic!("{line:?}") };
+            let (token, process) = (number(token), pid(process));
+            match (*what, details) {
+                ("began", [group, parent, at]) => {
+                    let began =
+                        Began { token, process, group: pid(group), parent: pid(parent), at: number(at) };
+                    if began.process == began.group {
+                        evidence.began.push(began);
+                    }
+                }
+                ("unit", [start, end]) => {
+                    evidence.units.push(Unit { token, process, start: number(start), end: number(end) });
+                }
+                ("ended", [at]) => evidence.ended.push((token, number(at))),
+                ("overlap" | "alive", _) => evidence.breaches.push(line.to_owned()),
+                _ => panic!("{line:?}"),
+            }
+        }
+        evidence
+    }
+
+    /// No two worked at the same time, nobody saw a survivor, and tokens rose with time.
+    pub(crate) fn must_be_clean(&self) {
+        assert!(self.breaches.is_empty(), "{:#?}", self.breaches);
+        let mut units = self.units.clone();
+        units.sort_by_key(|unit| unit.start);
+        for pair in units.windows(2) {
+            assert!(pair[0].end <= pair[1].start, "overlap: {pair:?}");
+            assert!(pair[0].token <= pair[1].token, "an older token at work later: {pair:?}");
+        }
+    }
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().unwrap()
+}
+
+fn pid(text: &str) -> Pid {
+    Pid::from_raw(text.parse().unwrap()).unwrap()
+}
+
+/// Whether a process lives, that is, is there and no zombie.
+pub(crate) fn lives(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().next())
+        .is_some_and(|state| !"ZX".contains(state))
+}
+
+/// How often a test of crashes is repeated: `TENURE_TEST_ROUNDS`, or so many times.
+pub(crate) fn rounds(default: usize) -> usize {
+    std::env::var("TENURE_TEST_ROUNDS").ok().map_or(default, |rounds| rounds.parse().unwrap())
+}
+
+/// Prints figures, and gives the value below which `percent` of them lie.
+pub(crate) fn figures<T: Copy + Ord + Debug>(what: &str, values: &[T], percent: usize) -> T {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let at = |percent: usize| sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)];
+    println!(
+        "{what}: {} rounds, median {:?}, 95 % {:?}, longest {:?}",
+        sorted.len(),
+        at(50),
+        at(95),
+        at(100)
+    );
+    at(percent)
+}
+
+/// How fast the machine is while a test runs. On one that is busy, starting a program alone may take longer than
+/// what is to be proven; limits on measured times then follow what starting one takes.
+#[derive(Default)]
+pub(crate) struct Pace(Vec<Duration>);
+
+impl Pace {
+    /// Measures once; to be called between the measurements that count.
+    pub(crate) fn measure(&mut self) {
+        let start = now();
+        let mut command = bare_tenure();
+        command.arg("--version");
+        output(command);
+        self.0.push(between(start, now()));
+    }
+
+    /// The limit that holds on an idle machine, or the time that so many starts of a program took at the median.
+    pub(crate) fn limit(&self, idle: Duration, starts: u32) -> Duration {
+        let start = figures("starting a program", &self.0, 50);
+        let limit = idle.max(start * starts);
+        println!("the limit is {limit:?}");
+        limit
+    }
+}

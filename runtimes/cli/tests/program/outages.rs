@@ -1,0 +1,101 @@
+//! Stores that don't answer while a command runs.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rustix::process::Pid;
+
+use crate::harness::{Place, Running, between, eventually, lives, now, output};
+
+/// Keeps everybody else from writing to the store until it is dropped.
+fn block(place: &Place) -> Connection {
+    let connection = Connection::open(place.path("leases.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    connection
+}
+
+const TTL: Duration = Duration::from_secs(4);
+/// Tells of SIGTERM and ends.
+const LISTENER: &str = "trap 'echo asked; exit 3' TERM; echo $$; while :; do sleep 0.01; done";
+/// Does not listen to it.
+const DEAF: &str = "trap '' TERM; echo $$; while :; do sleep 0.01; done";
+
+fn run(place: &Place, options: &[&str], script: &str) -> (Running, Pid) {
+    let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "4s"]);
+    command.args(options).args(["--", "sh", "-c", script]);
+    let holder = Running::start(command);
+    let process =
+        eventually("the command's number", || Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?));
+    (holder, process)
+}
+
+/// Cuts a command off from its store, sees it end within the TTL, and gives what it wrote besides its number.
+fn cut_off(options: &[&str], script: &str) -> (Vec<String>, Vec<String>) {
+    let place = Place::new();
+    let (mut holder, process) = run(&place, options, script);
+    let blocked = block(&place);
+    // The last renewal was before this moment.
+    let since = now();
+    eventually("the command's end", || (!lives(process)).then_some(()));
+    let within = between(since, now());
+    assert!(within < TTL, "it ended {within:?} after the last renewal");
+    drop(blocked);
+    assert_eq!(holder.code(), Some(76), "lost");
+    let (code, ..) = output(place.tenure(&["run", "--lease", "job", "--wait", "30s", "--", "true"]));
+    assert_eq!(code, Some(0));
+    (holder.stdout.to_the_end()[1..].to_vec(), holder.stderr.to_the_end())
+}
+
+#[test]
+fn a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_does() {
+    let (said, notices) = cut_off(&[], LISTENER);
+    assert_eq!(said, ["asked"]);
+    assert!(notices.iter().any(|line| line.contains("is asked to end")), "{notices:#?}");
+    assert!(notices.last().unwrap().contains("\"job\" (token "), "{notices:#?}");
+    assert!(notices.last().unwrap().contains("no renewal was acknowledged in time"), "{notices:#?}");
+}
+
+#[test]
+fn a_command_that_is_cut_off_and_does_not_listen_is_killed_before_its_lease_ends() {
+    let (said, _) = cut_off(&[], DEAF);
+    assert!(said.is_empty());
+}
+
+#[test]
+fn with_on_lost_kill_a_command_that_is_cut_off_is_not_asked() {
+    let (said, notices) = cut_off(&["--on-lost", "kill"], LISTENER);
+    assert!(said.is_empty(), "{said:?}");
+    assert!(notices.iter().any(|line| line.contains("is killed")), "{notices:#?}");
+}
+
+#[test]
+fn an_outage_shorter_than_the_lease_harms_nobody() {
+    let place = Place::new();
+    let script = r#"echo $$; while [ ! -e "$0" ]; do sleep 0.01; done"#;
+    let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "4s", "--", "sh", "-c", script]);
+    command.arg(place.path("enough"));
+    let mut holder = Running::start(command);
+    eventually("the command to begin", || holder.stdout.so_far().first().cloned());
+    let blocked = block(&place);
+    holder.stderr.wait_for("a renewal failed");
+    drop(blocked);
+    eventually("the next renewal", || {
+        let (_, out, _) = output(place.tenure(&["leases", "--json"]));
+        let list: serde_json::Value = serde_json::from_str(&out).ok()?;
+        (list.get(0)?["remaining_ms"].as_u64()? > 3000).then_some(())
+    });
+    std::fs::write(place.path("enough"), "").unwrap();
+    assert_eq!(holder.code(), Some(0));
+}
+
+#[test]
+fn a_store_that_is_replaced_costs_the_lease_at_once() {
+    let place = Place::new();
+    let (mut holder, process) = run(&place, &[], DEAF);
+    std::fs::rename(place.path("leases.db"), place.path("old.db")).unwrap();
+    let since = now();
+    assert_eq!(holder.code(), Some(76), "lost");
+    assert!(between(since, now()) < TTL);
+    assert!(!lives(process));
+}
