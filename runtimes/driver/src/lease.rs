@@ -129,7 +129,9 @@ impl Lease {
     ///
     /// Whether the lease is valid is looked at before each poll, the first included; at the fence the future
     /// is dropped at its next await point, whatever the renewing task does. A result that the future comes to
-    /// is returned even if the lease ended meanwhile. Blocking code and detached tasks can't be stopped: give
+    /// is returned even if the lease ended meanwhile. A holder that is asked to stop by its own choice (shutdown,
+    /// maximum hold) has its grace period first: work that wants to end in order listens to
+    /// [`stopping`](Lease::stopping), and only at the end of the grace it is dropped. Blocking code and detached tasks can't be stopped: give
     /// them a [`signal`](Lease::signal).
     ///
     /// # Errors
