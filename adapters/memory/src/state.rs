@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use tenure_store::clock::wall_time;
 use tenure_store::core::{Instant, LeaseName, Owner, Token, Wake};
 use tenure_store::{
     Acquire, Acquired, Eviction, Holder, LeaseRecord, Metadata, Release, Released, Renew, Renewed, StoreError,
 };
 
-use crate::clock::wall_time;
 use crate::waiting::{HandleId, Waiting};
 
 /// A waiter tries again at the latest when the TTL that it was told of is over. One that did not come back

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rusqlite::{Row, types::ValueRef};
 use tenure_core::{Instant, LeaseName, Token};
+use tenure_store::clock::wall_time;
 use tenure_store::{Holder, LeaseRecord, Metadata};
 
-use crate::clock;
 use crate::liveness::HandleId;
 use crate::schema::FORMAT;
 
@@ -86,7 +86,7 @@ impl Record {
                 holder.token = Some(lease.token);
                 holder.remaining = Some(lease.expires.saturating_since(now));
                 holder.ttl = Some(lease.ttl);
-                holder.since = clock::from_wall_micros(lease.since);
+                holder.since = u64::try_from(lease.since).ok().and_then(wall_time);
                 holder.metadata = lease.metadata.clone();
                 holder
             }

@@ -108,6 +108,7 @@
 //! that polls it. Secrets never appear in an error or in `Debug`.
 
 mod check;
+pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;

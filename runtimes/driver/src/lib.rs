@@ -8,7 +8,10 @@
 mod acquire;
 mod builder;
 mod carrier;
-pub mod clock;
+pub mod clock {
+    //! The clock of every runtime.
+    pub use tenure_store::clock::now;
+}
 mod driver;
 mod hold;
 mod lease;

@@ -1,0 +1,89 @@
+//! The clocks of a machine, for stores and runtimes that have no other.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tenure_core::Instant;
+
+/// The time since the machine was started, sleep included; all processes of the machine read the same.
+///
+/// With a clock that stands still in suspend, a machine that wakes up believes that its leases still run. On
+/// Linux this is `CLOCK_BOOTTIME`; on Apple's systems `CLOCK_MONOTONIC`, which counts on during sleep there.
+#[cfg(unix)]
+#[must_use]
+pub fn now() -> Instant {
+    use rustix::time::{ClockId, clock_gettime};
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "openbsd"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd",
+        target_os = "openbsd"
+    )))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+
+    let time = clock_gettime(CLOCK);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
+/// The time since the first call in this process, sleep included.
+#[cfg(not(unix))]
+#[must_use]
+#[expect(clippy::disallowed_types, reason = "on Windows it counts on during sleep")]
+pub fn now() -> Instant {
+    use std::sync::OnceLock;
+    static START: OnceLock<std::time::Instant> = OnceLock::new();
+    // An hour ahead of zero, so that subtracting a TTL does not hit the epoch.
+    Instant::from_nanos(3_600_000_000_000) + START.get_or_init(std::time::Instant::now).elapsed()
+}
+
+/// The latest wall-clock time that is believed, in microseconds since 1970: 2^53, in the year 2255. It keeps the
+/// clock of a mad machine from eating the tokens up.
+const LATEST_WALL_MICROS: u64 = 1 << 53;
+
+/// The wall clock in microseconds since 1970, between zero and the year 2255 whatever the clock says.
+///
+/// It never decides whether a lease is over. It makes tokens rise even when a store's memory is lost.
+#[must_use]
+pub fn wall_micros() -> u64 {
+    clamp_wall(SystemTime::now())
+}
+
+fn clamp_wall(time: SystemTime) -> u64 {
+    let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX).min(LATEST_WALL_MICROS)
+}
+
+/// What [`wall_micros`] stands for; `None` if it is no time that this platform knows.
+#[must_use]
+pub fn wall_time(micros: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back() {
+        let first = now();
+        assert!(now() >= first);
+        assert!(first > Instant::ZERO);
+    }
+
+    #[test]
+    fn a_wall_clock_before_1970_or_far_in_the_future_neither_panics_nor_wraps() {
+        let year_1960 = UNIX_EPOCH - Duration::from_secs(10 * 365 * 86_400);
+        assert_eq!(clamp_wall(year_1960), 0);
+        let year_2200 = UNIX_EPOCH + Duration::from_secs(230 * 365 * 86_400);
+        assert_eq!(clamp_wall(year_2200), 230 * 365 * 86_400 * 1_000_000);
+        let year_300000 = UNIX_EPOCH + Duration::from_secs(298_000 * 365 * 86_400);
+        assert_eq!(clamp_wall(year_300000), LATEST_WALL_MICROS);
+        assert_eq!(wall_time(1), Some(UNIX_EPOCH + Duration::from_micros(1)));
+        // 2020-01-01: a machine whose clock is behind that can't be meant.
+        assert!(wall_micros() > 1_577_836_800_000_000);
+    }
+}
