@@ -163,11 +163,17 @@ impl Lease {
     /// [`Closed`] if the driver was gone before the store had answered; the store frees the lease by its TTL.
     pub async fn release(mut self) -> Result<ReleaseOutcome, Closed> {
         let (outcome, answer) = oneshot::channel();
+        let (_, over) = self.hold.look();
         self.hold.lose(StopReason::Drain, LostReason::Released);
         self.claim.settle();
         self.claim.send(|ticket| Request::Release { ticket, outcome: Some(outcome) });
         drop(self);
-        answer.await.map_err(|_| Closed)
+        match (answer.await, over) {
+            (Ok(outcome), _) => Ok(outcome),
+            // A driver that has ended since knew it too.
+            (Err(oneshot::Canceled), Some(LostReason::NotYours)) => Ok(ReleaseOutcome::NotHeld),
+            (Err(oneshot::Canceled), _) => Err(Closed),
+        }
     }
 }
 

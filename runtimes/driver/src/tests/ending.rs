@@ -104,6 +104,7 @@ fn shutdown_does_not_call_held_what_the_store_has_no_record_of() {
     assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
     assert_eq!(world.now(), began + 2 * SECOND);
     assert_eq!(world.runtime.tasks(), 1, "that of the other process");
+    assert_eq!(world.runtime.block_on(lease.release()), Ok(ReleaseOutcome::NotHeld));
 }
 
 #[test]
