@@ -52,7 +52,7 @@ pub(crate) const BELL: &str = "bell";
 /// stays small, and little enough not to be felt.
 const SWEEP: usize = 16;
 /// Old leases that are looked at on opening.
-const FIRST_SWEEP: usize = 4096;
+const FIRST_SWEEP: usize = 1024;
 /// How long reading may take.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
 /// Files of dead handles are looked for this often, if anything is done at all.
@@ -141,20 +141,24 @@ impl Database {
 
     /// Carries out operations in the transaction that was begun, and ends it. One outcome for each operation;
     /// none of them is told before the transaction is committed.
-    pub(crate) fn execute(&mut self, operations: &[&Operation]) -> Vec<Outcome> {
-        match self.execute_together(operations) {
+    pub(crate) fn execute(&mut self, operations: &[(&Operation, Instant)]) -> Vec<Outcome> {
+        let together: Vec<&Operation> = operations.iter().map(|(operation, _)| *operation).collect();
+        match self.execute_together(&together) {
             Ok(outcomes) => outcomes,
-            Err(_) if operations.len() > 1 => {
-                // One of them breaks the transaction; its neighbours must not suffer.
-                let mut alone = |operation: &&Operation| {
-                    self.begin(clock::now() + operation.timeout())
+            Err(error) => operations
+                .iter()
+                .map(|&(operation, until)| {
+                    if operations.len() == 1 {
+                        return Err(error.clone());
+                    }
+                    // One of them breaks the transaction; its neighbours must not suffer.
+                    self.begin(until)
                         .and_then(|()| self.execute_together(&[operation]))
                         .and_then(|mut outcomes| outcomes.remove(0))
-                        .map_err(|error| error.about(operation.name()))
-                };
-                operations.iter().map(&mut alone).collect()
-            }
-            Err(error) => operations.iter().map(|op| Err(error.clone().about(op.name()))).collect(),
+                })
+                .zip(&together)
+                .map(|(outcome, operation)| outcome.map_err(|error| error.about(operation.name())))
+                .collect(),
         }
     }
 
@@ -336,11 +340,14 @@ impl Database {
             return;
         }
         self.next_cleaning = now + CLEANING_INTERVAL;
-        for handle in self.live.dead(CLEANING) {
-            let named = self.read("can't look for a handle", |transaction| transaction.is_named(handle));
-            if matches!(named, Ok(false)) && self.live.probe(handle) == Life::Dead {
-                self.live.bury(handle);
-            }
+        let dead = self.live.dead(CLEANING);
+        if dead.is_empty() {
+            return;
+        }
+        let named = self.read("can't look for handles", |transaction| transaction.holders());
+        let Ok(named) = named else { return };
+        for handle in dead.into_iter().filter(|handle| !named.contains(handle)) {
+            self.live.bury(handle);
         }
     }
 

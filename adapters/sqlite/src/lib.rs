@@ -1,4 +1,92 @@
-//! The embedded store of Tenure: several processes on one machine, no server.
+//! The embedded store of Tenure: the processes of one machine share an SQLite database; there is no server.
+//!
+//! ```
+//! use tenure_sqlite::SqliteStore;
+//! let store = SqliteStore::open("/var/lib/example/leases.db")?;
+//! assert_eq!(store.path().to_str(), Some("/var/lib/example/leases.db"));
+//! # Ok::<(), tenure_store::core::ConfigError>(())
+//! ```
+//!
+//! # What it promises
+//!
+//! - A lease passes on some milliseconds after it is given back, and as soon after its holder's process has
+//!   died, without waiting for the TTL: see [`SqliteOptions::early`] for what this covers, and what not.
+//! - What was acknowledged survives the death of any process at any time. A power failure ends all leases, as
+//!   every restart of the machine does; tokens go on rising.
+//! - An error, never a lease, when the file can't be trusted: of a newer format, of another program, damaged.
+//!   When it is removed or replaced, all leases of the processes that had it open are lost, and they go on
+//!   with what they find.
+//! - No call waits longer than its timeout, also when another process was stopped in the middle of a
+//!   transaction and so keeps all others out.
+//!
+//! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
+//! in suspend and which nobody can set). Network file systems are refused.
+//!
+//! # Files
+//!
+//! | file | is |
+//! |---|---|
+//! | `<path>` | the database, made with mode 0600; SQLite adds `-wal` and `-shm` while it is open |
+//! | `<path>.live/` | a folder, mode 0700 |
+//! | `<path>.live/<32 hexadecimal digits>` | the liveness file of one store handle, locked by it with flock(2) |
+//! | `<path>.live/bell` | written to when those who wait should look |
+//!
+//! # Tables
+//!
+//! Programs in other languages may join; this is format 1. The database has `PRAGMA application_id`
+//! 0x54656e72 ("Tenr") and its format in `PRAGMA user_version`, which every transaction has to look at: a
+//! program must not touch a store of a format that it doesn't know. It is in WAL mode. Every change is made in
+//! a transaction begun with `BEGIN IMMEDIATE`, and is short.
+//!
+//! `store` has one row:
+//!
+//! | column | is |
+//! |---|---|
+//! | `one` | 1 |
+//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever finds another one than the current empties `lease` and `waiter` and enters its own |
+//! | `time_namespace` | the inode of `/proc/self/ns/time`; a process with another one reads another clock, and must not use the store in this boot |
+//! | `high_water` | the highest token ever given; a grant sets it to max(itself, the floor, the lease's last token, wall-clock microseconds since 1970 − 1) + 1 |
+//!
+//! `lease` has a row for each lease that is held, and for some that are over and not yet removed:
+//!
+//! | column | is |
+//! |---|---|
+//! | `name` | the name's UTF-8 bytes; the key |
+//! | `format` | 1; a row of any other format is held, and none of its other columns is read |
+//! | `token` | the fencing token |
+//! | `owner` | `{instance}/{incarnation}.{n}`; `evicted` once an operator has taken the lease away |
+//! | `boot` | the boot id; in any other boot the lease is over |
+//! | `expires` | nanoseconds on `CLOCK_BOOTTIME`; the lease is over from then on |
+//! | `ttl` | nanoseconds |
+//! | `since` | the time of the grant, microseconds since 1970, for people |
+//! | `handle` | the 16 bytes that name the holder's liveness file |
+//! | `early` | 1 if there is such a file |
+//! | `host`, `pid`, `text` | what the holder keeps with the lease, for people; may be null |
+//!
+//! A renewal sets `expires`, `ttl`, `handle` and `early`, if `owner` and `token` are right and the lease is not
+//! over; a release deletes the row.
+//!
+//! `waiter` has a row for each lease that a handle waits for:
+//!
+//! | column | is |
+//! |---|---|
+//! | `name`, `handle` | the lease and who waits; the key |
+//! | `boot`, `expires` | as above: until when the row counts; whoever waits longer writes it anew |
+//! | `since` | nanoseconds on `CLOCK_BOOTTIME`: since when it waits |
+//! | `early` | 1 if the waiter has a liveness file |
+//! | `chosen` | 0, or the token of the grant whose end chose this waiter; set back to 0 when it tries and finds the lease held |
+//!
+//! Whoever ends a grant sets `chosen` for the two that have waited longest of those with 0, of other handles
+//! and not dead. Whoever ends or makes a grant that others wait for writes a byte into `bell` after the commit.
+//!
+//! # Liveness files
+//!
+//! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, and
+//! makes sure that it still has a name; only then may a row have these bits. It keeps the lock as long as it
+//! lives, and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens
+//! its file without creating it and tries a shared lock: not granted means alive, granted on a file that still
+//! has a name means dead, and everything else means unknown. A file may be removed under a shared lock once no
+//! lease that is not over has its bits.
 
 #[cfg(not(unix))]
 compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and a clock that counts suspend");

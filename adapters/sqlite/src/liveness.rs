@@ -254,11 +254,12 @@ impl Liveness {
 impl Drop for Liveness {
     fn drop(&mut self) {
         if let Some((file, path)) = self.file.take() {
-            // First the name, then the lock: this process lives on, and nobody must take it for dead. If the
-            // name can't be removed the lock is kept until the process ends.
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => std::mem::forget(file),
-                _ => drop(file),
+            // First the name, then the lock: this process lives on, and nobody must take it for dead.
+            let _ = std::fs::remove_file(&path);
+            if file.metadata().map_or(1, |meta| meta.nlink()) > 0 {
+                // It can't be removed, or was moved together with its folder: the lock stays until the process
+                // ends.
+                std::mem::forget(file);
             }
         }
     }
@@ -313,6 +314,17 @@ mod tests {
         drop(life);
         assert!(early.try_lock_shared().is_ok(), "the lock is free");
         assert_eq!(early.metadata().unwrap().nlink(), 0, "and this is what tells");
+    }
+
+    #[test]
+    fn a_handle_that_ends_while_its_file_is_elsewhere_is_not_taken_for_dead() {
+        let (temporary, folder) = folder();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let elsewhere = LiveFolder { path: temporary.path().join("elsewhere") };
+        std::fs::rename(folder.path(), elsewhere.path()).unwrap();
+        let handle = life.handle();
+        drop(life);
+        assert_eq!(elsewhere.probe(handle), Life::Alive, "its process lives");
     }
 
     #[test]

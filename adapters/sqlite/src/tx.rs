@@ -3,6 +3,8 @@
 //! Results have two levels: the outer error means that the transaction is broken and nothing of it may be
 //! committed; the inner one is the answer to one operation, and its neighbours are not touched by it.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tenure_core::{Instant, LeaseName, Owner, Token};
 use tenure_store::{
@@ -419,11 +421,15 @@ impl Transaction<'_> {
             .map(drop)
     }
 
-    /// Whether a lease that is not over names this handle.
-    pub(crate) fn is_named(&self, handle: HandleId) -> rusqlite::Result<bool> {
+    /// The handles that hold leases.
+    pub(crate) fn holders(&self) -> rusqlite::Result<BTreeSet<HandleId>> {
         self.connection
-            .prepare_cached("SELECT 1 FROM lease WHERE handle = ?1 AND boot = ?2 AND expires > ?3 LIMIT 1")?
-            .exists(params![handle.as_bytes(), self.boot, signed(self.now.as_nanos())])
+            .prepare_cached("SELECT DISTINCT handle FROM lease WHERE boot = ?1 AND expires > ?2")?
+            .query_map(params![self.boot, signed(self.now.as_nanos())], |row| {
+                Ok(row.get_ref(0)?.as_blob().ok().and_then(HandleId::from_bytes))
+            })?
+            .filter_map(Result::transpose)
+            .collect()
     }
 }
 

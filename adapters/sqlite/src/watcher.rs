@@ -393,3 +393,51 @@ impl Seen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: Instant = Instant::MAX;
+
+    fn held(token: u64) -> Seen {
+        Seen::Held { token: Token::new(token), handle: None, expires: LATER }
+    }
+
+    fn free(after: u64, chosen: u64) -> Seen {
+        Seen::Free { after: Token::new(after), chosen }
+    }
+
+    #[test]
+    fn a_lease_that_becomes_free_is_told_once_and_chosen_only_by_the_hold_that_ended() {
+        assert_eq!(held(5).freed(0), (free(5, 0), Some(Wake::Free { chosen: false })));
+        assert_eq!(held(5).freed(5), (free(5, 5), Some(Wake::Free { chosen: true })));
+        assert_eq!(held(5).freed(4), (free(5, 4), Some(Wake::Free { chosen: false })), "an older choice");
+        assert_eq!(held(5).freed(6), (free(5, 6), Some(Wake::Free { chosen: true })), "one hold was missed");
+        assert_eq!(free(5, 5).freed(5), (free(5, 5), None));
+        assert_eq!(free(5, 0).freed(7), (free(5, 7), Some(Wake::Free { chosen: true })));
+        assert_eq!(free(5, 7).freed(0), (free(5, 7), None), "this handle has tried since");
+    }
+
+    #[test]
+    fn a_grant_is_told_once_and_a_renewal_is_not_told() {
+        let ttl = Duration::from_secs(1);
+        let alive = |_: HandleId| Life::Alive;
+        let told = Some(Wake::Held { token: Token::new(6), ttl });
+        assert_eq!(free(5, 0).taken(held(6), Some(ttl), alive), (held(6), told));
+        assert_eq!(held(5).taken(held(6), Some(ttl), alive), (held(6), told), "its being free was missed");
+        assert_eq!(held(6).taken(held(6), Some(ttl), alive), (held(6), None));
+        assert_eq!(free(5, 0).taken(held(0), None, alive), (held(0), None), "one that can't be read");
+    }
+
+    #[test]
+    fn the_death_of_a_holder_is_told_once_to_all() {
+        let handle = HandleId::from_bytes(&[7; 16]);
+        let of_the_dead = Seen::Held { token: Token::new(5), handle, expires: LATER };
+        let (next, wake) = of_the_dead.taken(of_the_dead, None, |_| Life::Dead);
+        assert_eq!((next, wake), (Seen::Dead { token: Token::new(5) }, Some(Wake::Free { chosen: true })));
+        assert_eq!(next.taken(of_the_dead, None, |_| Life::Dead), (next, None));
+        assert_eq!(of_the_dead.taken(of_the_dead, None, |_| Life::Unknown), (of_the_dead, None));
+        assert_eq!(next.freed(0).1, Some(Wake::Free { chosen: false }), "then an operator removed it");
+    }
+}

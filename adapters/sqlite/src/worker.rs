@@ -191,10 +191,10 @@ impl Worker {
         }
         self.begin(&mut batches, &mut open);
         if let (Some(database), false) = (&mut self.database, open.is_empty()) {
-            let operations: Vec<&Operation> =
-                open.iter().map(|&(b, o, _)| &batches[b].operations[o]).collect();
+            let operations: Vec<(&Operation, Instant)> =
+                open.iter().map(|&(b, o, until)| (&batches[b].operations[o], until)).collect();
             let outcomes = database.execute(&operations);
-            if operations.iter().any(|operation| !matches!(operation, Operation::Renew(_))) {
+            if operations.iter().any(|(operation, _)| !matches!(operation, Operation::Renew(_))) {
                 self.watcher.look_again();
             }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {

@@ -1,215 +1,20 @@
-//! Several processes with one store: death, freezing, waking, and what is left behind.
-//!
-//! The other processes are this very program, started anew with one test chosen: it obeys commands that it
-//! reads from its standard input, and answers each with a line.
+//! Several processes with one store: death, freezing, waking.
 
 mod common;
+mod other;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use common::*;
 use futures::StreamExt as _;
 use futures::executor::block_on;
+use other::*;
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::time::{ClockId, clock_gettime};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{Token, Wake};
 use tenure_store::{Acquired, Hint, Operation, Released, Renewed, Store, StoreErrorKind};
-
-const TTL: Duration = Duration::from_secs(60);
-
-/// The clock that all processes share.
-fn now() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
-}
-
-/// Another process with a store on the same file.
-struct Other {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(folder: &Folder, query: &str, number: u64) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["the_other_process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env("TENURE_TEST_URL", format!("sqlite:{}{query}", folder.database().display()))
-            .env("TENURE_TEST_NUMBER", number.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    fn send(&mut self, command: &str) {
-        writeln!(self.input, "{command}").unwrap();
-    }
-
-    /// The next answer, split into words.
-    fn answer(&mut self) -> Vec<String> {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the other process has ended");
-            // The test harness says things too.
-            if let Some(answer) = line.strip_prefix("> ") {
-                return answer.split_whitespace().map(str::to_owned).collect();
-            }
-        }
-    }
-
-    fn ask(&mut self, command: &str) -> Vec<String> {
-        self.send(command);
-        self.answer()
-    }
-
-    fn acquire(&mut self, lease: &str, ttl: Duration) -> Token {
-        let answer = self.ask(&format!("acquire {lease} {}", ttl.as_millis()));
-        assert_eq!(answer[0], "granted", "{answer:?}");
-        Token::new(answer[1].parse().unwrap())
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Ends it without a chance to clean up.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-#[ignore = "it is the other process of the tests here, and does nothing by itself"]
-fn the_other_process() {
-    let (Ok(url), Ok(number)) = (std::env::var("TENURE_TEST_URL"), std::env::var("TENURE_TEST_NUMBER"))
-    else {
-        return;
-    };
-    let store = SqliteStore::from_url(&url).unwrap();
-    let number: u64 = number.parse().unwrap();
-    // The test harness has begun a line.
-    println!();
-    let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
-    for line in std::io::stdin().lines() {
-        let line = line.unwrap();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let millis = |word: &str| Duration::from_millis(word.parse().unwrap());
-        match words[..] {
-            ["acquire", lease, ttl] => {
-                match try_acquire(&store, acquire(lease, owner(number, 0), millis(ttl))) {
-                    Ok(Acquired::Granted(token)) => println!("> granted {token}"),
-                    Ok(Acquired::Held(holder)) => println!("> held {}", holder.owner),
-                    Err(error) => println!("> failed {error}"),
-                }
-            }
-            ["wait", lease] => {
-                let mut request = acquire(lease, owner(number, 0), TTL);
-                request.wait = true;
-                assert!(matches!(try_acquire(&store, request), Ok(Acquired::Held(_))));
-                println!("> waiting");
-            }
-            ["renew", lease, token, ttl] => {
-                let token = Token::new(token.parse().unwrap());
-                println!("> {:?}", renew(&store, lease, owner(number, 0), token, millis(ttl)).unwrap());
-            }
-            ["release", lease] => {
-                println!("> {:?}", release(&store, lease, owner(number, 0), None).unwrap());
-            }
-            ["watch", lease] => {
-                let mut hints = store.hints().unwrap();
-                block_on(store.watch(name(lease))).unwrap();
-                println!("> watching");
-                std::thread::spawn(move || {
-                    while let Some(hint) = within(hints.next()) {
-                        let at = now().as_nanos();
-                        match hint {
-                            Hint::Lease { wake: Wake::Free { chosen }, .. } => {
-                                println!("> free {chosen} {at}")
-                            }
-                            Hint::Lease { wake: Wake::Held { token, .. }, .. } => println!("> held {token}"),
-                            Hint::Resync => println!("> resync"),
-                        }
-                    }
-                });
-            }
-            // Gives a copy of the lock to a process that lives on.
-            ["guard"] => {
-                let lock = block_on(store.liveness()).unwrap().unwrap();
-                let guard =
-                    Command::new("sleep").arg("1000").stdin(lock).stdout(Stdio::null()).spawn().unwrap();
-                println!("> {}", guard.id());
-                kept.push(Box::new(guard));
-            }
-            // Begins a transaction and does not end it.
-            ["block"] => {
-                let path = store.path().to_owned();
-                let database = rusqlite::Connection::open(path).unwrap();
-                database.execute_batch("BEGIN IMMEDIATE").unwrap();
-                println!("> blocked");
-                kept.push(Box::new(database));
-            }
-            ["unblock"] => {
-                kept.clear();
-                println!("> unblocked");
-            }
-            // Takes leases, renews and gives some back, as fast as it can, and tells what was acknowledged.
-            ["spin", round] => spin(&store, number, round),
-            // Takes the one lease again and again, and works under it.
-            ["compete", times, witness] => compete(&store, number, times.parse().unwrap(), witness),
-            _ => panic!("unknown command {line}"),
-        }
-        std::io::stdout().flush().unwrap();
-    }
-}
-
-fn spin(store: &SqliteStore, number: u64, round: &str) {
-    for n in 0.. {
-        let lease = format!("{round}.{n}");
-        let token = granted(store, &lease, owner(number, n), TTL);
-        println!("> granted {lease} {token} {}", owner(number, n));
-        assert_eq!(renew(store, &lease, owner(number, n), token, TTL), Ok(Renewed::Renewed));
-        if n % 3 == 0 {
-            release(store, &lease, owner(number, n), Some(token)).unwrap();
-            println!("> released {lease} {token}");
-        }
-    }
-}
-
-fn compete(store: &SqliteStore, number: u64, times: u64, witness: &str) {
-    let mut n = 0;
-    while n < times {
-        let request = acquire("x", owner(number, n), TTL);
-        let Ok(Acquired::Granted(token)) = try_acquire(store, request) else {
-            std::thread::yield_now();
-            continue;
-        };
-        // Whoever works holds a lock that nobody may ever find taken.
-        let mut file = fs::OpenOptions::new().append(true).open(witness).unwrap();
-        file.try_lock().expect("nobody else works at this time");
-        writeln!(file, "{token}").unwrap();
-        file.unlock().unwrap();
-        release(store, "x", owner(number, n), Some(token)).unwrap();
-        n += 1;
-    }
-    println!("> done");
-}
 
 #[test]
 fn a_lease_passes_on_at_once_when_its_holders_process_is_killed() {
@@ -476,30 +281,4 @@ fn nothing_acknowledged_is_lost_and_no_token_goes_down_over_sixty_kills_in_the_m
     let database = rusqlite::Connection::open(folder.database()).unwrap();
     let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
-}
-
-#[test]
-fn the_files_of_dead_processes_are_removed_once_their_leases_are_over() {
-    let folder = Folder::new();
-    for round in 0..3 {
-        let mut other = Other::start(&folder, "", round);
-        other.acquire(&format!("short-{round}"), Duration::from_millis(50));
-        other.kill();
-    }
-    let mut holder = Other::start(&folder, "", 7);
-    holder.acquire("long", TTL);
-    holder.kill();
-    let files = || {
-        let live = format!("{}.live", folder.database().display());
-        fs::read_dir(live).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "bell").count()
-    };
-    let store = folder.store();
-    until("the short leases are over", || {
-        (0..3).all(|round| block_on(store.inspect(name(&format!("short-{round}")))).unwrap().is_none())
-    });
-    // Cleaning comes with the first batch; other processes may have done a part of it with theirs.
-    assert!(files() >= 2);
-    granted(&store, "y", owner(9, 0), TTL);
-    assert_eq!(files(), 2, "one that a lease still names, and this store's own");
-    granted(&store, "long", owner(9, 1), TTL);
 }
