@@ -101,7 +101,7 @@ fn a_supervisor_that_is_asked_to_end_hands_over_at_once() {
 fn a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_starts() {
     let place = Place::new();
     let options = ["--ttl", "2s"];
-    let mut holder = place.work(&options, FILE, &["--below"]);
+    let mut holder = place.work(&options, FILE, &["--below", "--deaf"]);
     let began = place.began_above(FILE, 0);
     let waiter = next(&place, &options, &began);
     place.worked(FILE, began.token);
@@ -254,4 +254,43 @@ fn a_supervisor_killed_at_any_moment_of_its_start_leaves_nothing_running() {
         assert!(survivors.is_empty(), "killed after {} us: {survivors:?}", 300 * round);
     }
     place.evidence(FILE).must_be_clean();
+}
+
+/// Whether a candidate that does not wait gets the lease.
+fn is_free(place: &Place) -> bool {
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
+    assert!(matches!(code, Some(0 | 75)), "{err}");
+    code == Some(0)
+}
+
+#[test]
+fn while_a_stopped_guardian_keeps_its_command_the_lease_does_not_pass_on_early() {
+    let place = Place::new();
+    let mut holder = place.work(&[], FILE, &[]);
+    let began = place.began_above(FILE, 0);
+    kill_process(began.parent, Signal::STOP).unwrap();
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.code(), None, "killed");
+    assert!(lives(began.process));
+    assert!(!is_free(&place));
+    kill_process(began.parent, Signal::CONT).unwrap();
+    dead(&began);
+    eventually("the lease to pass on", || is_free(&place).then_some(()));
+}
+
+#[test]
+fn what_survives_the_deaths_of_supervisor_and_guardian_keeps_the_lease_from_passing_on_early() {
+    let place = Place::new();
+    let mut holder = place.work(&[], FILE, &["--below"]);
+    let began = place.began_above(FILE, 0);
+    place.worked(FILE, began.token);
+    let below = place.evidence(FILE).units[0].process;
+    holder.signal(Signal::KILL);
+    kill_process(began.parent, Signal::KILL).unwrap();
+    assert_eq!(holder.code(), None, "killed");
+    dead(&began);
+    assert!(lives(below), "nobody is left who could kill it");
+    assert!(!is_free(&place));
+    kill_process(below, Signal::KILL).unwrap();
+    eventually("the lease to pass on", || is_free(&place).then_some(()));
 }
