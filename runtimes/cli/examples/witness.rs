@@ -14,7 +14,9 @@
 //! Times are nanoseconds of a clock that all processes share and that counts suspends.
 //!
 //! ```text
-//! witness work FILE [--after GROUP]... [--below]    works until it is stopped; --below: lets a child do it
+//! witness work FILE [--after GROUP]... [--below] [--deaf]
+//!                                                   works until SIGTERM; --below: lets a child do it; --deaf: SIGTERM
+//!                                                   is not heard
 //! witness session COMMAND ARGS...                   runs a command in a session of its own; its standard input
 //!                                                   becomes the session's terminal
 //! witness foreground                                tells whether it has the foreground of its terminal
@@ -53,11 +55,12 @@ const UNIT: Duration = Duration::from_millis(4);
 
 fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let path = PathBuf::from(arguments.next().ok_or_else(|| io::Error::other("which file?"))?);
-    let mut below = false;
+    let (mut below, mut deaf) = (false, false);
     let mut dead = Vec::new();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--below" => below = true,
+            "--deaf" => deaf = true,
             "--after" => {
                 let group = arguments.next().and_then(|group| group.parse().ok());
                 dead.push(group.ok_or_else(|| io::Error::other("after which group?"))?);
@@ -77,12 +80,16 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let told = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&told))?;
     if below {
-        let mut child = Command::new(std::env::current_exe()?).arg("work").arg(&path).spawn()?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("work")
+            .arg(&path)
+            .args(deaf.then_some("--deaf"))
+            .spawn()?;
         child.wait()?;
         return Ok(());
     }
     let lock = OpenOptions::new().create(true).append(true).open(with_lock(&path))?;
-    while !told.load(Ordering::Relaxed) {
+    while deaf || !told.load(Ordering::Relaxed) {
         let start = now();
         match lock.try_lock() {
             Ok(()) => {

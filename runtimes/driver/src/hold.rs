@@ -236,3 +236,6 @@ impl Drop for Ending {
         drop(left);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -129,7 +129,9 @@ impl Lease {
     ///
     /// Whether the lease is valid is looked at before each poll, the first included; at the fence the future
     /// is dropped at its next await point, whatever the renewing task does. A result that the future comes to
-    /// is returned even if the lease ended meanwhile. Blocking code and detached tasks can't be stopped: give
+    /// is returned even if the lease ended meanwhile. A holder that is asked to stop by its own choice (shutdown,
+    /// maximum hold) has its grace period first: work that wants to end in order listens to
+    /// [`stopping`](Lease::stopping), and only at the end of the grace it is dropped. Blocking code and detached tasks can't be stopped: give
     /// them a [`signal`](Lease::signal).
     ///
     /// # Errors
@@ -161,11 +163,17 @@ impl Lease {
     /// [`Closed`] if the driver was gone before the store had answered; the store frees the lease by its TTL.
     pub async fn release(mut self) -> Result<ReleaseOutcome, Closed> {
         let (outcome, answer) = oneshot::channel();
+        let (_, over) = self.hold.look();
         self.hold.lose(StopReason::Drain, LostReason::Released);
         self.claim.settle();
         self.claim.send(|ticket| Request::Release { ticket, outcome: Some(outcome) });
         drop(self);
-        answer.await.map_err(|_| Closed)
+        match (answer.await, over) {
+            (Ok(outcome), _) => Ok(outcome),
+            // A driver that has ended since knew it too.
+            (Err(oneshot::Canceled), Some(LostReason::NotYours)) => Ok(ReleaseOutcome::NotHeld),
+            (Err(oneshot::Canceled), _) => Err(Closed),
+        }
     }
 }
 

@@ -50,3 +50,37 @@ impl Wakers {
 pub(crate) fn wake(woken: Vec<Waker>) {
     woken.into_iter().for_each(Waker::wake);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_moved_to_another_task_is_woken_there_and_who_left_is_not() {
+        let (old, new, gone) = (Arc::<Count>::default(), Arc::<Count>::default(), Arc::<Count>::default());
+        let mut wakers = Wakers::default();
+        let (mut moving, mut leaving) = (Place::NEW, Place::NEW);
+        assert!(wakers.register(&mut moving, &old.clone().into()).is_none());
+        assert!(wakers.register(&mut leaving, &gone.clone().into()).is_none());
+        assert!(wakers.register(&mut moving, &new.clone().into()).is_some());
+        assert!(wakers.leave(&mut leaving).is_some());
+        let mut woken = Vec::new();
+        wakers.take(&mut woken);
+        wake(woken);
+        let counts = [old, new, gone].map(|count| count.0.load(Ordering::Relaxed));
+        assert_eq!(counts, [0, 1, 0]);
+    }
+}

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::harness::{Began, Pace, Place, Running, between, eventually, figures, lives, now, output, rounds};
+use crate::harness::{
+    Began, Pace, Place, Running, between, eventually, figures, lives, now, output, rounds, state,
+};
 
 const FILE: &str = "evidence";
 
@@ -101,7 +103,7 @@ fn a_supervisor_that_is_asked_to_end_hands_over_at_once() {
 fn a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_starts() {
     let place = Place::new();
     let options = ["--ttl", "2s"];
-    let mut holder = place.work(&options, FILE, &["--below"]);
+    let mut holder = place.work(&options, FILE, &["--below", "--deaf"]);
     let began = place.began_above(FILE, 0);
     let waiter = next(&place, &options, &began);
     place.worked(FILE, began.token);
@@ -254,4 +256,49 @@ fn a_supervisor_killed_at_any_moment_of_its_start_leaves_nothing_running() {
         assert!(survivors.is_empty(), "killed after {} us: {survivors:?}", 300 * round);
     }
     place.evidence(FILE).must_be_clean();
+}
+
+/// Whether a candidate that does not wait gets the lease.
+fn is_free(place: &Place) -> bool {
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--no-wait", "--", "true"]));
+    assert!(matches!(code, Some(0 | 75)), "{err}");
+    code == Some(0)
+}
+
+#[test]
+fn a_guardian_that_is_stopped_kills_its_command_when_the_supervisor_dies() {
+    let place = Place::new();
+    let mut holder = place.work(&[], FILE, &["--below"]);
+    let began = place.began_above(FILE, 0);
+    let waiter = next(&place, &[], &began);
+    place.worked(FILE, began.token);
+    kill_process(began.parent, Signal::STOP).unwrap();
+    eventually("the guardian to be stopped", || (state(began.parent) == Some('T')).then_some(()));
+    holder.signal(Signal::KILL);
+    assert_eq!(holder.code(), None, "killed");
+    // The guardian's process group is orphaned by that death, and the kernel continues such a group.
+    place.began_above(FILE, began.token);
+    assert!(!lives(began.process));
+    drop(waiter);
+    place.evidence(FILE).must_be_clean();
+}
+
+#[test]
+fn what_survives_the_deaths_of_supervisor_and_guardian_keeps_the_lease_from_passing_on_early() {
+    let place = Place::new();
+    let mut holder = place.work(&[], FILE, &["--below"]);
+    let began = place.began_above(FILE, 0);
+    place.worked(FILE, began.token);
+    let below = place.evidence(FILE).units[0].process;
+    for signal in [Signal::STOP, Signal::KILL] {
+        // Stopped first, so that neither sees the other's death.
+        kill_process(began.parent, signal).unwrap();
+        holder.signal(signal);
+    }
+    assert_eq!(holder.code(), None, "killed");
+    dead(&began);
+    assert!(lives(below), "nobody is left who could kill it");
+    assert!(!is_free(&place));
+    kill_process(below, Signal::KILL).unwrap();
+    eventually("the lease to pass on", || is_free(&place).then_some(()));
 }

@@ -316,10 +316,13 @@ fn pid(text: &str) -> Pid {
 
 /// Whether a process lives, that is, is there and no zombie.
 pub(crate) fn lives(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().next())
-        .is_some_and(|state| !"ZX".contains(state))
+    state(process).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// The state of a process as `ps` shows it, for example `T` for one that is stopped.
+pub(crate) fn state(process: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 /// How often a test of crashes is repeated: `TENURE_TEST_ROUNDS`, or so many times.

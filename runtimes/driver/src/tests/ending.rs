@@ -87,6 +87,27 @@ fn shutdown_ends_though_the_store_does_not_answer() {
 }
 
 #[test]
+fn shutdown_does_not_call_held_what_the_store_has_no_record_of() {
+    // Of one candidate an answer is still out, which nobody waits for; the other's lease is lost.
+    let world = World::new();
+    let (tenure, other) = (world.tenure(), world.tenure());
+    let lease = world.acquire(&tenure, "a");
+    world.runtime.block_on(other.evict("a", tenure_store::Eviction::Delete)).unwrap();
+    world.runtime.block_on(lease.lost());
+    world.plan.only("acquire", Fault::Hang);
+    let mut acquiring = Box::pin(tenure.acquire("b").into_future());
+    assert!(poll_once(acquiring.as_mut()).is_pending());
+    world.settle();
+    drop(acquiring);
+    world.settle();
+    let began = world.now();
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+    assert_eq!(world.now(), began + 2 * SECOND);
+    assert_eq!(world.runtime.tasks(), 1, "that of the other process");
+    assert_eq!(world.runtime.block_on(lease.release()), Ok(ReleaseOutcome::NotHeld));
+}
+
+#[test]
 fn a_message_about_many_leases_stays_short() {
     let leases = (0..12).map(|n| LeaseName::new(n.to_string()).unwrap()).collect();
     let text = StillHeld { leases, budget: SECOND }.to_string();
