@@ -175,6 +175,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// of the file itself always says whose it is.
 fn create_tables(connection: &Connection, path: &Path, until: Instant) -> Result<(), StoreError> {
     let doing = "can't create the tables";
+    let known = wait_while_busy(path, doing, until, || ids(connection))?;
+    if known != (0, 0) {
+        return check_ids(path, known);
+    }
     transaction(connection, path, doing, until, |connection| {
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let ids = ids(connection)?;
@@ -226,44 +230,57 @@ fn check_pages(connection: &Connection, path: &Path, until: Instant) -> Result<(
 }
 
 /// Ends everything that is of an earlier boot of the machine, and refuses processes of other time namespaces.
+/// Usually reading is enough for that: who only wants to look is not held up by others' transactions.
 fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant) -> Result<(), StoreError> {
     let doing = "can't read the state of the store";
+    let stored = wait_while_busy(path, doing, until, || stored_boot(connection))?;
+    if is_this_boot(path, stored, boot)? {
+        return Ok(());
+    }
     transaction(connection, path, doing, until, |connection| {
-        let stored = connection
-            .query_row("SELECT boot, time_namespace FROM store WHERE one = 1", [], |row| {
-                Ok(Boot { id: row.get(0)?, time_namespace: row.get(1)? })
-            })
-            .optional()?;
-        match stored {
-            Some(stored) if stored == *boot => {}
-            Some(stored) if stored.id == boot.id => {
-                return Ok(Err(StoreError::unsupported(format!(
-                    "{}: the processes that use this store have another clock than this one (time namespaces \
-                     {} and {}), so it can't know when their leases end; run it in the same time namespace",
-                    path.display(),
-                    stored.time_namespace,
-                    boot.time_namespace
-                ))));
-            }
-            Some(_) => {
-                connection.execute(
-                    "UPDATE store SET boot = ?1, time_namespace = ?2 WHERE one = 1",
-                    params![boot.id, boot.time_namespace],
-                )?;
-                // What a newer version wrote counts as held until that version removes it.
-                connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
-                connection.execute("DELETE FROM waiter", [])?;
-            }
-            None => {
-                return Ok(Err(StoreError::unsupported(format!(
-                    "{}: the store has lost its state; stop all programs that use it and move it away \
-                     together with its -wal and -shm files",
-                    path.display()
-                ))));
-            }
+        match is_this_boot(path, stored_boot(connection)?, boot) {
+            Ok(false) => {}
+            Ok(true) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
         }
+        connection.execute(
+            "UPDATE store SET boot = ?1, time_namespace = ?2 WHERE one = 1",
+            params![boot.id, boot.time_namespace],
+        )?;
+        // What a newer version wrote counts as held until that version removes it.
+        connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
+        connection.execute("DELETE FROM waiter", [])?;
         Ok(Ok(()))
     })
+}
+
+fn stored_boot(connection: &Connection) -> rusqlite::Result<Option<Boot>> {
+    connection
+        .query_row("SELECT boot, time_namespace FROM store WHERE one = 1", [], |row| {
+            Ok(Boot { id: row.get(0)?, time_namespace: row.get(1)? })
+        })
+        .optional()
+}
+
+/// Whether the store's times are of this boot, and on this process's clock.
+fn is_this_boot(path: &Path, stored: Option<Boot>, boot: &Boot) -> Result<bool, StoreError> {
+    let Some(stored) = stored else {
+        return Err(StoreError::unsupported(format!(
+            "{}: the store has lost its state; stop all programs that use it and move it away together with its \
+             -wal and -shm files",
+            path.display()
+        )));
+    };
+    if stored.id == boot.id && stored.time_namespace != boot.time_namespace {
+        return Err(StoreError::unsupported(format!(
+            "{}: the processes that use this store have another clock than this one (time namespaces {} and {}), \
+             so it can't know when their leases end; run it in the same time namespace",
+            path.display(),
+            stored.time_namespace,
+            boot.time_namespace
+        )));
+    }
+    Ok(stored.id == boot.id)
 }
 
 /// Runs a transaction that is begun as a writer; it is rolled back if either result is an error.

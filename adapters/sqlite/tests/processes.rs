@@ -120,6 +120,8 @@ fn a_process_that_is_frozen_in_a_transaction_makes_others_wait_no_longer_than_th
         "reading is not held up"
     );
 
+    assert_eq!(block_on(folder.store().list(None, 10)).unwrap().len(), 1, "not even that of a new handle");
+
     // In one batch each operation waits as long as it may, and no longer.
     let mut long = acquire("z", owner(1, 2), TTL);
     long.timeout = LIMIT;
