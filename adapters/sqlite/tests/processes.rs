@@ -321,3 +321,36 @@ fn a_log_that_was_cut_after_a_kill_gives_no_lower_token() {
         }
     }
 }
+
+#[test]
+fn a_process_that_is_killed_while_it_moves_the_log_into_the_file_does_no_harm() {
+    const PAGE: usize = 4096;
+    let folder = Folder::new();
+    let mut other = Other::start(&folder, "", 1);
+    // Few enough for all of it to be in the log still.
+    let granted: Vec<(String, Token)> = (0..100)
+        .map(|n| format!("lease-{n}"))
+        .map(|lease| {
+            let token = other.acquire(&lease, TTL);
+            (lease, token)
+        })
+        .collect();
+    other.kill();
+    // As SQLite does it, page by page beginning with the first; then it is killed.
+    let log = fs::read(format!("{}-wal", folder.database().display())).unwrap();
+    let first_page = log[32..]
+        .chunks_exact(24 + PAGE)
+        .rfind(|frame| frame[..4] == 1_u32.to_be_bytes())
+        .expect("the first page was changed");
+    let file = fs::OpenOptions::new().write(true).open(folder.database()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &first_page[24..], 0).unwrap();
+    let pages = u32::from_be_bytes(first_page[24 + 28..24 + 32].try_into().unwrap());
+    assert!(u64::from(pages) * PAGE as u64 > file.metadata().unwrap().len(), "its header promises more");
+    drop(file);
+
+    let store = folder.store();
+    for (lease, token) in &granted {
+        let record = block_on(store.inspect(name(lease))).unwrap().expect(lease);
+        assert_eq!(record.holder.token, Some(*token), "{lease}");
+    }
+}
