@@ -149,23 +149,26 @@ impl Database {
     /// none of them is told before the transaction is committed.
     pub(crate) fn execute(&mut self, operations: &[(&Operation, Instant)]) -> Vec<Outcome> {
         let together: Vec<&Operation> = operations.iter().map(|(operation, _)| *operation).collect();
-        match self.execute_together(&together) {
-            Ok(outcomes) => outcomes,
-            Err(error) => operations
-                .iter()
-                .map(|&(operation, until)| {
-                    if operations.len() == 1 {
-                        return Err(error.clone());
-                    }
+        let error = match self.execute_together(&together) {
+            Ok(outcomes) => return outcomes,
+            Err(error) => error,
+        };
+        // What may have been done is not done again.
+        let again = error.kind != StoreErrorKind::Unknown && operations.len() > 1;
+        operations
+            .iter()
+            .map(|&(operation, until)| {
+                let outcome = if again {
                     // One of them breaks the transaction; its neighbours must not suffer.
                     self.begin(until)
                         .and_then(|()| self.execute_together(&[operation]))
                         .and_then(|mut outcomes| outcomes.remove(0))
-                })
-                .zip(&together)
-                .map(|(outcome, operation)| outcome.map_err(|error| error.about(operation.name())))
-                .collect(),
-        }
+                } else {
+                    Err(error.clone())
+                };
+                outcome.map_err(|error| error.about(operation.name()))
+            })
+            .collect()
     }
 
     fn execute_together(&mut self, operations: &[&Operation]) -> Result<Vec<Outcome>, StoreError> {

@@ -43,7 +43,7 @@
 //! | column | is |
 //! |---|---|
 //! | `one` | 1 |
-//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever finds another one than the current empties `lease` and `waiter` and enters its own |
+//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own; nobody grants anything unless it finds its own |
 //! | `time_namespace` | the inode of `/proc/self/ns/time`; a process with another one reads another clock, and must not use the store in this boot |
 //! | `high_water` | the highest token ever given; a grant sets it to max(itself, the floor, the lease's last token, wall-clock microseconds since 1970 − 1) + 1 |
 //!

@@ -410,12 +410,16 @@ pub(crate) fn wait_while_busy<T>(
             Err(error) if is_busy(&error) => {
                 let now = clock::now();
                 if now >= until {
-                    return Err(StoreError::transient(format!(
-                        "{}: {doing}: another process has kept the store locked for {:?}; was one that uses it \
-                         stopped in the middle of a transaction?",
-                        path.display(),
-                        now.saturating_since(begun)
-                    )));
+                    let waited = now.saturating_since(begun);
+                    let why = if waited < PAUSE {
+                        "another process has the store locked, and no time was left to wait for it".to_owned()
+                    } else {
+                        format!(
+                            "another process has kept the store locked for {waited:?}; was one that uses it \
+                             stopped in the middle of a transaction?"
+                        )
+                    };
+                    return Err(StoreError::transient(format!("{}: {doing}: {why}", path.display())));
                 }
                 if attempts < YIELDS {
                     std::thread::yield_now()

@@ -131,7 +131,7 @@ impl Transaction<'_> {
                 self.delete(name)?;
                 let token = match record {
                     Record::Readable(lease) => lease.token.get(),
-                    Record::Unreadable { .. } => self.stored_high_water()?,
+                    Record::Unreadable { .. } => self.state()?.0,
                 };
                 self.choose(name, token)?;
             }
@@ -172,7 +172,14 @@ impl Transaction<'_> {
     /// Above every earlier grant's, above `at_least`, and above the wall clock: if the file is lost together
     /// with its high water, tokens still go on rising.
     fn next_token(&mut self, at_least: u64) -> Step<Token> {
-        let highest = self.stored_high_water()?.max(self.high_water).max(at_least);
+        let (stored, boot) = self.state()?;
+        if boot != self.boot {
+            return Ok(Err(StoreError::unsupported(
+                "another machine has taken the store over: leases are on one machine's clock, so nothing is granted \
+                 here any more; give each machine a store of its own",
+            )));
+        }
+        let highest = stored.max(self.high_water).max(at_least);
         if highest >= HIGHEST_TOKEN {
             return Ok(Err(StoreError::rejected(format!(
                 "no token is left above {highest}, the highest that was given: the store can grant nothing any \
@@ -187,12 +194,15 @@ impl Transaction<'_> {
         Ok(Ok(Token::new(token)))
     }
 
-    fn stored_high_water(&self) -> rusqlite::Result<u64> {
-        let stored: i64 = self
+    /// The highest token ever given, and the boot whose clock the store is on.
+    fn state(&self) -> rusqlite::Result<(u64, String)> {
+        let (high_water, boot): (i64, String) = self
             .connection
-            .prepare_cached("SELECT high_water FROM store WHERE one = 1")?
-            .query_row([], |row| row.get(0))?;
-        u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, stored))
+            .prepare_cached("SELECT high_water, boot FROM store WHERE one = 1")?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let high_water =
+            u64::try_from(high_water).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, high_water))?;
+        Ok((high_water, boot))
     }
 
     fn write(

@@ -234,6 +234,19 @@ fn a_process_with_another_clock_is_refused() {
 }
 
 #[test]
+fn a_store_that_another_machine_has_taken_over_grants_nothing_any_more() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    // What the other machine does when it opens the file.
+    sql(&folder, "UPDATE store SET boot = 'of the other machine'; DELETE FROM lease; DELETE FROM waiter");
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::NotYours));
+    let error = try_acquire(&store, acquire("y", owner(1, 1), TTL)).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("another machine"), "{error}");
+}
+
+#[test]
 fn tokens_rise_when_the_store_has_lost_its_memory() {
     let folder = Folder::new();
     let store = folder.store();
