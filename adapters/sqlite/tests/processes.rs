@@ -3,6 +3,7 @@
 mod common;
 mod other;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -263,16 +264,8 @@ fn nothing_acknowledged_is_lost_and_no_token_goes_down_over_sixty_kills_in_the_m
         for _ in 0..1 + round % 23 {
             take(other.answer());
         }
-        other.signal(Signal::KILL);
-        // What it had said before it died counts too; the last line may be torn.
-        let mut rest = String::new();
-        let _ = std::io::Read::read_to_string(&mut other.output, &mut rest);
-        for line in rest.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            if let Some(answer) = line.strip_prefix("> ") {
-                take(answer.split_whitespace().map(str::to_owned).collect());
-            }
-        }
-        other.kill();
+        // What it had said before it died counts too.
+        other.kill_and_take_the_rest().into_iter().for_each(take);
         kept.retain(|(lease, ..)| !released.contains(lease));
         let store = opened.insert(folder.store());
         // The one before last may have been released, and only the word about it lost.
@@ -352,5 +345,67 @@ fn a_process_that_is_killed_while_it_moves_the_log_into_the_file_does_no_harm() 
     for (lease, token) in &granted {
         let record = block_on(store.inspect(name(lease))).unwrap().expect(lease);
         assert_eq!(record.holder.token, Some(*token), "{lease}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_two_grants_overlap_while_holders_are_killed_and_frozen() {
+    const KILLS: u64 = 30;
+    let folder = Folder::new();
+    let history = |number: u64| folder.path().join(format!("history-{number}"));
+    let begin = |number: u64| {
+        let mut other = Other::start(&folder, "", number);
+        other.send(&format!("history {}", history(number).display()));
+        other
+    };
+    // Pairs of "from" and "until"; a line that is torn by the kill has no end.
+    let lines = |number: u64| {
+        let history = fs::read_to_string(history(number)).unwrap_or_default();
+        history
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    // From when to when each token was held, at least.
+    let mut holds: BTreeMap<u64, (u128, u128)> = BTreeMap::new();
+    let mut kill = |number: u64, other: Other| {
+        let end = now().as_nanos();
+        other.kill();
+        for line in lines(number) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (token, at) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+            if words[0] == "from" {
+                // Until it says otherwise, until the process was killed.
+                assert_eq!(holds.insert(token, (at, end.max(at))), None, "given twice: {token}");
+            } else {
+                holds.get_mut(&token).expect("it began before").1 = at;
+            }
+        }
+    };
+    let mut others: VecDeque<(u64, Other)> = (0..3).map(|number| (number, begin(number))).collect();
+    for number in 0..KILLS {
+        let (victim, other) = others.pop_front().unwrap();
+        // It has had the lease, and others have; it is killed wherever it is.
+        let wanted = 2 + usize::try_from(number).unwrap() % 5;
+        until("it has had the lease a few times", || lines(victim).len() >= wanted);
+        if number % 3 == 0 {
+            // Frozen first: nobody may take that for death.
+            other.signal(Signal::STOP);
+            until("it is frozen", || {
+                let stat = fs::read_to_string(format!("/proc/{}/stat", other.child.id())).unwrap();
+                stat.rsplit_once(") ").unwrap().1.starts_with('T')
+            });
+        }
+        kill(victim, other);
+        others.push_back((3 + number, begin(3 + number)));
+    }
+    others.into_iter().for_each(|(number, other)| kill(number, other));
+    assert!(holds.len() > 30, "only {} grants", holds.len());
+    let holds: Vec<_> = holds.into_iter().collect();
+    for pair in holds.windows(2) {
+        let ((a, (_, until)), (b, (from, _))) = (pair[0], pair[1]);
+        assert!(from >= until, "{b} was given at {from}, while {a} was held until {until}");
     }
 }

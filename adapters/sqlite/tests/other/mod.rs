@@ -82,6 +82,19 @@ impl Other {
         Token::new(answer[1].parse().unwrap())
     }
 
+    /// Kills it, and gives the answers that it had still given; the last line may be torn.
+    pub(crate) fn kill_and_take_the_rest(mut self) -> Vec<Vec<String>> {
+        self.signal(Signal::KILL);
+        let mut rest = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut self.output, &mut rest);
+        self.child.wait().unwrap();
+        String::from_utf8_lossy(&rest)
+            .split_inclusive('\n')
+            .filter_map(|line| line.strip_suffix('\n')?.strip_prefix("> "))
+            .map(|answer| answer.split_whitespace().map(str::to_owned).collect())
+            .collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -181,6 +194,8 @@ fn the_other_process() {
                 let (files, threads) = leaks(&store, number);
                 println!("> {files} {threads}");
             }
+            // Takes the one lease again and again, and writes down from when to when it had it.
+            ["history", file] => history(&store, number, file),
             // Takes the one lease again and again, and works under it.
             ["compete", times, witness] => compete(&store, number, times.parse().unwrap(), witness),
             _ => panic!("unknown command {line}"),
@@ -229,6 +244,21 @@ fn leaks(store: &SqliteStore, number: u64) -> (usize, usize) {
     until("the threads have ended", || counts().1 <= before.1);
     let after = counts();
     (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
+}
+
+fn history(store: &SqliteStore, number: u64, file: &str) {
+    let mut file = fs::File::create_new(file).unwrap();
+    for n in 0.. {
+        let request = acquire("x", owner(number, n), TTL);
+        let Ok(Acquired::Granted(token)) = try_acquire(store, request) else {
+            std::thread::yield_now();
+            continue;
+        };
+        file.write_all(format!("from {token} {}\n", now().as_nanos()).as_bytes()).unwrap();
+        std::thread::yield_now();
+        file.write_all(format!("until {token} {}\n", now().as_nanos()).as_bytes()).unwrap();
+        release(store, "x", owner(number, n), Some(token)).unwrap();
+    }
 }
 
 fn compete(store: &SqliteStore, number: u64, times: u64, witness: &str) {
