@@ -349,9 +349,7 @@ impl Guardian {
 
     /// Tells the supervisor. If it does not read (it may be stopped) or is gone, that changes nothing here.
     fn report(&self, report: Report) {
-        let _ = rustix::io::retry_on_intr(|| {
-            send(&self.socket, &report.frame(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-        });
+        let _ = rustix::io::retry_on_intr(|| send(&self.socket, &report.frame(), SendFlags::DONTWAIT));
     }
 
     /// Sleeps until there is something to see to: an order, a signal, a deadline.

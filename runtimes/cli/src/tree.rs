@@ -130,7 +130,7 @@ impl Tree {
 
     /// Buries all the dead. The group's number may be used again afterwards.
     pub(crate) fn reap_all(self) {
-        self.children().into_iter().for_each(reap);
+        self.children().into_iter().chain(self.group).for_each(reap);
     }
 
     fn children(&self) -> Vec<Pid> {
@@ -144,13 +144,11 @@ fn is_empty(_group: Option<Pid>) -> bool {
     true
 }
 
+/// Without adopted orphans the group is all that can be asked. Its dead leader, which is not reaped, does not count
+/// as somebody who could get a signal.
 #[cfg(not(target_os = "linux"))]
 fn is_empty(group: Option<Pid>) -> bool {
-    // Without adopted orphans the group is all that can be asked. Its dead leader would keep it alive.
-    group.is_none_or(|group| {
-        reap(group);
-        rustix::process::test_kill_process_group(group) == Err(Errno::SRCH)
-    })
+    group.is_none_or(|group| has_ended(group) && rustix::process::test_kill_process_group(group).is_err())
 }
 
 /// Our children, the dead that have not been reaped among them.
@@ -191,6 +189,7 @@ pub(crate) fn parent(pid: Pid) -> Option<Pid> {
     Pid::from_raw(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
 }
 
+/// Nothing is known of them here; the command's process group stands for all.
 #[cfg(not(target_os = "linux"))]
 fn children() -> Vec<Pid> {
     Vec::new()
