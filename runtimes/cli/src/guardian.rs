@@ -33,7 +33,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getppid, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, waitid};
 use tenure::Instant;
 
 use crate::alarm::Alarm;
@@ -132,7 +132,7 @@ impl Guardian {
             alarm: Alarm::new()?,
             limits,
             grace,
-            terminal: getpgid(Some(supervisor)).ok().and_then(|home| Terminal::of(&stdin, home)),
+            terminal: Terminal::of(&stdin, supervisor),
             waiting: None,
             tree: Tree::new(),
             exited: false,

@@ -12,9 +12,20 @@ use rustix::process::{
 };
 
 /// Makes this process the parent of all orphans among its descendants.
+///
+/// # Errors
+/// The operating system's; or that `/proc`, in which they are found, speaks of other processes than ours.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    {
+        let this = rustix::process::getpid();
+        if std::fs::read_link("/proc/self")?.as_os_str() != this.to_string().as_str() {
+            return Err(io::Error::other(
+                "/proc shows the processes of another namespace; mount one for this namespace",
+            ));
+        }
+        rustix::process::set_child_subreaper(Some(this))?;
+    }
     Ok(())
 }
 
@@ -93,7 +104,7 @@ impl Tree {
 
     /// Those that have left the command's process group and lost their parent, and live.
     pub(crate) fn strays(&self) -> Vec<Pid> {
-        let is_stray = |child: &Pid| rustix::process::getpgid(Some(*child)).ok() != self.group;
+        let is_stray = |child: &Pid| group_of(*child) != self.group;
         self.living().into_iter().filter(is_stray).collect()
     }
 
@@ -182,11 +193,31 @@ fn found_children() -> Vec<Pid> {
 /// The parent of a process; `None` if there is no such process, or if it can't be known.
 #[cfg(target_os = "linux")]
 pub(crate) fn parent(pid: Pid) -> Option<Pid> {
+    stat(pid, 1)
+}
+
+/// The process group of a process; `None` if there is no such process, or if its group has no number here.
+///
+/// The first process of a container may be in a group of the world outside. The system call says 0 then, which
+/// rustix takes for impossible; so the kernel is asked in this way.
+#[cfg(target_os = "linux")]
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    stat(pid, 2)
+}
+
+/// A process id among the fields of `/proc/PID/stat`, counted from the state on.
+#[cfg(target_os = "linux")]
+fn stat(pid: Pid, field: usize) -> Option<Pid> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything; state and parent follow the last bracket.
+    // The name, in brackets, may contain anything; the other fields follow the last bracket.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields = std::str::from_utf8(stat.get(after_name..)?).ok()?;
-    Pid::from_raw(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
+    Pid::from_raw(fields.split_ascii_whitespace().nth(field)?.parse().ok()?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    rustix::process::getpgid(Some(pid)).ok()
 }
 
 /// Nothing is known of them here; the command's process group stands for all.

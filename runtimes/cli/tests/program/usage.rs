@@ -320,3 +320,39 @@ fn what_a_command_leaves_running_is_killed_after_the_grace() {
     let left = Pid::from_raw(holder.stdout.to_the_end()[0].parse().unwrap()).unwrap();
     assert!(!lives(left));
 }
+
+#[test]
+fn as_the_first_process_of_a_container_it_works_and_a_foreign_proc_is_refused() {
+    let unshare = |options: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork"]).args(options);
+        command
+    };
+    if !unshare(&["true"]).output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: namespaces can't be made here");
+        return;
+    }
+    let place = Place::new();
+    let run = |options: &[&str], script: &str| {
+        let mut command = unshare(options);
+        command.arg(env!("CARGO_BIN_EXE_tenure")).args([
+            "run",
+            "--lease",
+            "job",
+            "--no-wait",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]);
+        command.env("TENURE_STORE", place.url());
+        output(command)
+    };
+    let (code, out, err) = run(&["--mount-proc"], "setsid sleep 1000 & echo ran; exit 3");
+    assert_eq!((code, out.as_str()), (Some(3), "ran\n"), "{err}");
+    assert!(err.contains("left 1 process(es) running"), "{err}");
+
+    let (code, out, err) = run(&[], "echo never");
+    assert_eq!((code, out.as_str()), (Some(71), ""), "{err}");
+    assert!(err.contains("/proc"), "{err}");
+}
