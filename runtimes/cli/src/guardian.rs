@@ -358,7 +358,11 @@ impl Guardian {
         let leftovers = self.leftovers_until.unwrap_or(Instant::MAX);
         let timeout = match (self.ended, self.killing) {
             (true, _) => self.alarm.set(Instant::MAX),
-            (false, true) => Some(LOOK_AGAIN),
+            (false, true) => {
+                // A deadline that has passed would wake us again and again.
+                self.alarm.set(Instant::MAX);
+                Some(LOOK_AGAIN)
+            }
             (false, false) => self.alarm.set(self.limits.kill_at.min(asking).min(leftovers)),
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
