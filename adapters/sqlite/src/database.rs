@@ -92,11 +92,17 @@ impl Database {
             next_cleaning: Instant::ZERO,
             broken: false,
         };
-        database.write("can't look for old leases", until, |transaction| {
+        // Others may be at work; then it is left to the batches to come.
+        let swept = database.write("can't look for old leases", clock::now(), |transaction| {
             transaction.sweep(b"", FIRST_SWEEP)?;
             transaction.sweep_waiters()?;
             Ok(Ok(()))
-        })?;
+        });
+        if let Err(error) = swept
+            && error.kind != StoreErrorKind::Transient
+        {
+            return Err(error);
+        }
         Ok(database)
     }
 

@@ -1,19 +1,21 @@
 //! The tables of a store, and how a database is opened.
 
-use std::os::unix::ffi::OsStrExt;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, MAIN_DB, OpenFlags, OptionalExtension as _, params};
+use rusqlite::{Connection, MAIN_DB, OpenFlags, OptionalExtension as _, ffi, params};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
 use crate::clock::{self, Boot};
-use crate::error::{is_busy, store_error};
-use crate::file::{self, Identity};
+use crate::error::{file_error, is_busy, store_error};
+use crate::file::{self, FileId, Identity};
 use crate::options::SqliteOptions;
 
 /// `PRAGMA application_id` of our databases: "Tenr" in ASCII.
@@ -60,29 +62,59 @@ CREATE TABLE waiter (
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
+    /// Dropped after the connection.
+    #[expect(dead_code, reason = "it is there to be dropped")]
+    listed: Listed,
     /// With links followed.
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
     pub(crate) boot: Boot,
 }
 
-/// All openings of this process happen one after the other: see [`file::prepare`].
-static OPENING: Mutex<()> = Mutex::new(());
+/// The databases that this process has open, and how often. Whoever holds it opens and closes files alone.
+///
+/// When a process closes a file, the system ends all its POSIX locks on that file, also those that SQLite has
+/// by other descriptors. So a database file is opened by other means than SQLite's only when it is certain that
+/// no handle of this process has it open.
+static OPEN: Mutex<BTreeMap<FileId, usize>> = Mutex::new(BTreeMap::new());
+
+fn open_files() -> MutexGuard<'static, BTreeMap<FileId, usize>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place in the list of databases that are open.
+#[derive(Debug)]
+pub(crate) struct Listed(FileId);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut open = open_files();
+        if let Some(times) = open.get_mut(&self.0) {
+            *times -= 1;
+            if *times == 0 {
+                open.remove(&self.0);
+            }
+        }
+    }
+}
 
 /// Opens the database, creating it if it is missing, waiting for other processes until `until`.
 pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, StoreError> {
     let boot = Boot::current()?;
     let path = file::locate(options)?;
     let doing = "can't open the store";
-    let (connection, before) = {
-        let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (connection, before, listed) = {
+        let mut open = open_files();
         let before = file::prepare(&path, options)?;
-        peek(&path)?;
+        if !open.contains_key(&before) {
+            peek(&path, before)?;
+        }
         // Not SQLITE_OPEN_CREATE: the file is there, with the permissions that it should have.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|error| store_error(&path, doing, &error))?;
-        (connection, before)
+        *open.entry(before).or_default() += 1;
+        (connection, before, Listed(before))
     };
     let failed = |error: rusqlite::Error| store_error(&path, doing, &error);
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
@@ -97,30 +129,77 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
     check_pages(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
 
-    let identity = Identity::of(&path).map_err(|error| crate::error::file_error(&path, doing, &error))?;
+    let identity = Identity::of(&path).map_err(|error| file_error(&path, doing, &error))?;
     if identity.database() != before {
         return Err(StoreError::transient(format!(
             "{}: the file was replaced while it was being opened; try again",
             path.display()
         )));
     }
-    Ok(Opened { connection, path, identity, boot })
+    Ok(Opened { connection, listed, path, identity, boot })
 }
 
-/// Looks at a database without touching it: no lock, no log, no recovery. What is not ours stays as it is.
-fn peek(path: &Path) -> Result<(), StoreError> {
-    let doing = "can't look at the store";
-    let empty = path.metadata().map_err(|error| crate::error::file_error(path, doing, &error))?.len() == 0;
-    if empty {
+/// Looks at the header of a database without touching it: no lock, no log, no recovery. What is not ours stays
+/// as it is.
+///
+/// SQLite can't do that. Without its locks and its log it finds a file damaged that another process is writing
+/// to, or had been when it was killed; with them it would begin to repair what may be somebody else's.
+fn peek(path: &Path, id: FileId) -> Result<(), StoreError> {
+    /// Files of others that were refused stay open until the process ends: it may have one of them open as a
+    /// database of its own, and closing it here would end the locks on it. So many are kept, each once.
+    static REFUSED: Mutex<BTreeMap<FileId, File>> = Mutex::new(BTreeMap::new());
+    const MOST: usize = 64;
+    let failed = |error: io::Error| file_error(path, "can't look at the store", &error);
+    let mut refused = REFUSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = refused.get(&id) {
+        return check_header(path, &read_header(file).map_err(failed)?);
+    }
+    let file = File::open(path).map_err(failed)?;
+    let checked = read_header(&file).map_err(failed).and_then(|header| check_header(path, &header));
+    if checked.is_err() && refused.len() < MOST {
+        refused.insert(id, file);
+    }
+    checked
+}
+
+/// The header of a file, or less if the file is shorter.
+fn read_header(file: &File) -> io::Result<Vec<u8>> {
+    let mut header = vec![0; HEADER];
+    let mut length = 0;
+    while length < HEADER {
+        match file.read_at(&mut header[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    header.truncate(length);
+    Ok(header)
+}
+
+/// The length of an SQLite file's header, and what stands where in it:
+/// <https://sqlite.org/fileformat2.html#the_database_header>.
+const HEADER: usize = 100;
+
+fn check_header(path: &Path, header: &[u8]) -> Result<(), StoreError> {
+    if header.is_empty() {
         return Ok(());
     }
-    let url = format!("file:{}?immutable=1", percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC));
-    // SQLite itself has to do it: were this process to open and close the file by other means, the system
-    // would end the locks that another handle of this process has on it.
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let ids = Connection::open_with_flags(url, flags).and_then(|connection| ids(&connection));
-    check_ids(path, ids.map_err(|error| store_error(path, doing, &error))?)
+    let number = |at: usize| -> Option<i32> {
+        header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
+    };
+    match (number(68), number(60)) {
+        (Some(application), Some(format)) if header.starts_with(b"SQLite format 3\0") => {
+            check_ids(path, (application, format))
+        }
+        _ => Err(store_error(path, "can't look at the store", &failure(ffi::SQLITE_NOTADB, None))),
+    }
+}
+
+/// An error as SQLite would give it.
+fn failure(code: i32, message: Option<String>) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), message)
 }
 
 /// Application id and format of a database.
@@ -175,6 +254,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// of the file itself always says whose it is.
 fn create_tables(connection: &Connection, path: &Path, until: Instant) -> Result<(), StoreError> {
     let doing = "can't create the tables";
+    let known = wait_while_busy(path, doing, until, || ids(connection))?;
+    if known != (0, 0) {
+        return check_ids(path, known);
+    }
     transaction(connection, path, doing, until, |connection| {
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         let ids = ids(connection)?;
@@ -221,49 +304,61 @@ fn check_pages(connection: &Connection, path: &Path, until: Instant) -> Result<(
     if said == "ok" {
         return Ok(());
     }
-    let damaged = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    Err(store_error(path, doing, &rusqlite::Error::SqliteFailure(damaged, Some(said))))
+    Err(store_error(path, doing, &failure(ffi::SQLITE_CORRUPT, Some(said))))
 }
 
 /// Ends everything that is of an earlier boot of the machine, and refuses processes of other time namespaces.
+/// Usually reading is enough for that: who only wants to look is not held up by others' transactions.
 fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant) -> Result<(), StoreError> {
     let doing = "can't read the state of the store";
+    let stored = wait_while_busy(path, doing, until, || stored_boot(connection))?;
+    if is_this_boot(path, stored, boot)? {
+        return Ok(());
+    }
     transaction(connection, path, doing, until, |connection| {
-        let stored = connection
-            .query_row("SELECT boot, time_namespace FROM store WHERE one = 1", [], |row| {
-                Ok(Boot { id: row.get(0)?, time_namespace: row.get(1)? })
-            })
-            .optional()?;
-        match stored {
-            Some(stored) if stored == *boot => {}
-            Some(stored) if stored.id == boot.id => {
-                return Ok(Err(StoreError::unsupported(format!(
-                    "{}: the processes that use this store have another clock than this one (time namespaces \
-                     {} and {}), so it can't know when their leases end; run it in the same time namespace",
-                    path.display(),
-                    stored.time_namespace,
-                    boot.time_namespace
-                ))));
-            }
-            Some(_) => {
-                connection.execute(
-                    "UPDATE store SET boot = ?1, time_namespace = ?2 WHERE one = 1",
-                    params![boot.id, boot.time_namespace],
-                )?;
-                // What a newer version wrote counts as held until that version removes it.
-                connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
-                connection.execute("DELETE FROM waiter", [])?;
-            }
-            None => {
-                return Ok(Err(StoreError::unsupported(format!(
-                    "{}: the store has lost its state; stop all programs that use it and move it away \
-                     together with its -wal and -shm files",
-                    path.display()
-                ))));
-            }
+        match is_this_boot(path, stored_boot(connection)?, boot) {
+            Ok(false) => {}
+            Ok(true) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error)),
         }
+        connection.execute(
+            "UPDATE store SET boot = ?1, time_namespace = ?2 WHERE one = 1",
+            params![boot.id, boot.time_namespace],
+        )?;
+        // What a newer version wrote counts as held until that version removes it.
+        connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
+        connection.execute("DELETE FROM waiter", [])?;
         Ok(Ok(()))
     })
+}
+
+fn stored_boot(connection: &Connection) -> rusqlite::Result<Option<Boot>> {
+    connection
+        .query_row("SELECT boot, time_namespace FROM store WHERE one = 1", [], |row| {
+            Ok(Boot { id: row.get(0)?, time_namespace: row.get(1)? })
+        })
+        .optional()
+}
+
+/// Whether the store's times are of this boot, and on this process's clock.
+fn is_this_boot(path: &Path, stored: Option<Boot>, boot: &Boot) -> Result<bool, StoreError> {
+    let Some(stored) = stored else {
+        return Err(StoreError::unsupported(format!(
+            "{}: the store has lost its state; stop all programs that use it and move it away together with its \
+             -wal and -shm files",
+            path.display()
+        )));
+    };
+    if stored.id == boot.id && stored.time_namespace != boot.time_namespace {
+        return Err(StoreError::unsupported(format!(
+            "{}: the processes that use this store have another clock than this one (time namespaces {} and {}), \
+             so it can't know when their leases end; run it in the same time namespace",
+            path.display(),
+            stored.time_namespace,
+            boot.time_namespace
+        )));
+    }
+    Ok(stored.id == boot.id)
 }
 
 /// Runs a transaction that is begun as a writer; it is rolled back if either result is an error.
@@ -330,6 +425,47 @@ pub(crate) fn wait_while_busy<T>(
                 attempts += 1;
             }
             Err(error) => return Err(store_error(path, doing, &error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_tells_whose_the_file_is() {
+        let path = Path::new("/a.db");
+        let mut header = b"SQLite format 3\0".to_vec();
+        header.resize(HEADER, 0);
+        header[68..72].copy_from_slice(&APPLICATION_ID.to_be_bytes());
+        header[60..64].copy_from_slice(&FORMAT.to_be_bytes());
+        assert_eq!(check_header(path, &header), Ok(()));
+        assert_eq!(check_header(path, &[]), Ok(()), "an empty file becomes a store");
+        let refused = |header: &[u8]| check_header(path, header).unwrap_err().to_string();
+        assert!(refused(&header[..70]).contains("not an SQLite database"));
+        assert!(refused(&[b'x'; HEADER]).contains("not an SQLite database"));
+        header[63] = 2;
+        assert!(refused(&header).contains("format 2"));
+        header[71] = 0;
+        assert!(refused(&header).contains("another program"));
+    }
+
+    #[test]
+    fn looking_at_a_file_of_the_same_process_again_and_again_ends_none_of_its_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("diary.db");
+        let diary = Connection::open(&path).unwrap();
+        diary.execute_batch("CREATE TABLE diary (entry TEXT); BEGIN EXCLUSIVE").unwrap();
+        let options = SqliteOptions::new(&path).unwrap();
+        for _ in 0..3 {
+            assert!(open(&options, clock::now()).unwrap_err().to_string().contains("another program"));
+        }
+        // Another process would see the lock. This one asks the system, which lists all locks by inode.
+        let inode = std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
+        if let Ok(locks) = std::fs::read_to_string("/proc/locks") {
+            let mine = |line: &&str| line.contains("POSIX") && line.contains(&format!(":{inode} "));
+            assert!(locks.lines().any(|line| mine(&line)), "the lock is still there: {locks}");
         }
     }
 }

@@ -120,6 +120,8 @@ fn a_process_that_is_frozen_in_a_transaction_makes_others_wait_no_longer_than_th
         "reading is not held up"
     );
 
+    assert_eq!(block_on(folder.store().list(None, 10)).unwrap().len(), 1, "not even that of a new handle");
+
     // In one batch each operation waits as long as it may, and no longer.
     let mut long = acquire("z", owner(1, 2), TTL);
     long.timeout = LIMIT;
@@ -232,9 +234,18 @@ fn processes_that_compete_for_a_lease_never_hold_it_together_and_tokens_rise() {
 #[test]
 fn nothing_acknowledged_is_lost_and_no_token_goes_down_over_sixty_kills_in_the_middle_of_writing() {
     let folder = Folder::new();
-    let store = folder.store();
+    let opened = folder.store();
+    granted(&opened, "opens it", owner(1000, 1000), TTL);
+    let mut opened = Some(opened);
     let mut highest = Token::ZERO;
     for round in 0..60 {
+        // With somebody who has the file open when it happens, and with nobody: then the next who opens it has
+        // to recover it.
+        if round % 2 == 1
+            && let Some(store) = opened.take()
+        {
+            block_on(store.close());
+        }
         let mut other = Other::start(&folder, "", round);
         other.send(&format!("spin {round}"));
         let mut kept: Vec<(String, Token, String)> = Vec::new();
@@ -263,6 +274,7 @@ fn nothing_acknowledged_is_lost_and_no_token_goes_down_over_sixty_kills_in_the_m
         }
         other.kill();
         kept.retain(|(lease, ..)| !released.contains(lease));
+        let store = opened.insert(folder.store());
         // The one before last may have been released, and only the word about it lost.
         let last = kept.pop();
         for (lease, token, owner) in kept {
@@ -274,11 +286,71 @@ fn nothing_acknowledged_is_lost_and_no_token_goes_down_over_sixty_kills_in_the_m
         {
             assert_eq!(record.holder.token, Some(token));
         }
-        let token = granted(&store, &format!("check {round}"), owner(1000, round), TTL);
+        let token = granted(store, &format!("check {round}"), owner(1000, round), TTL);
         assert!(token > highest);
         highest = token;
     }
+    drop(opened);
     let database = rusqlite::Connection::open(folder.database()).unwrap();
     let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+#[test]
+fn a_log_that_was_cut_after_a_kill_gives_no_lower_token() {
+    for cut in [1, 24, 4096, 4096 + 24, 3 * 4096] {
+        let folder = Folder::new();
+        let mut other = Other::start(&folder, "", 1);
+        other.send("spin cut");
+        let mut highest = Token::ZERO;
+        for _ in 0..20 {
+            let answer = other.answer();
+            highest = highest.max(Token::new(answer[2].parse().unwrap()));
+        }
+        other.kill();
+        let log = format!("{}-wal", folder.database().display());
+        let log = fs::OpenOptions::new().write(true).open(log).expect("the log of the killed process");
+        let size = log.metadata().unwrap().len();
+        assert!(size > 5 * 4096);
+        log.set_len(size - cut).unwrap();
+        drop(log);
+        match try_acquire(&folder.store(), acquire("new", owner(2, 0), TTL)) {
+            Ok(Acquired::Granted(token)) => assert!(token > highest, "{cut}"),
+            Ok(Acquired::Held(holder)) => panic!("{cut}: {holder:?}"),
+            Err(error) => assert_eq!(error.kind, StoreErrorKind::Unsupported, "{cut}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_moves_the_log_into_the_file_does_no_harm() {
+    const PAGE: usize = 4096;
+    let folder = Folder::new();
+    let mut other = Other::start(&folder, "", 1);
+    // Few enough for all of it to be in the log still.
+    let granted: Vec<(String, Token)> = (0..100)
+        .map(|n| format!("lease-{n}"))
+        .map(|lease| {
+            let token = other.acquire(&lease, TTL);
+            (lease, token)
+        })
+        .collect();
+    other.kill();
+    // As SQLite does it, page by page beginning with the first; then it is killed.
+    let log = fs::read(format!("{}-wal", folder.database().display())).unwrap();
+    let first_page = log[32..]
+        .chunks_exact(24 + PAGE)
+        .rfind(|frame| frame[..4] == 1_u32.to_be_bytes())
+        .expect("the first page was changed");
+    let file = fs::OpenOptions::new().write(true).open(folder.database()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &first_page[24..], 0).unwrap();
+    let pages = u32::from_be_bytes(first_page[24 + 28..24 + 32].try_into().unwrap());
+    assert!(u64::from(pages) * PAGE as u64 > file.metadata().unwrap().len(), "its header promises more");
+    drop(file);
+
+    let store = folder.store();
+    for (lease, token) in &granted {
+        let record = block_on(store.inspect(name(lease))).unwrap().expect(lease);
+        assert_eq!(record.holder.token, Some(*token), "{lease}");
+    }
 }

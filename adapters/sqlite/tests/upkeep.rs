@@ -121,7 +121,7 @@ fn a_process_in_another_time_namespace_is_refused() {
     granted(&folder.store(), "x", owner(1, 0), TTL);
     let unshare = || {
         let mut command = Command::new("unshare");
-        command.args(["--time", "--boottime", "100000", "--fork", "--"]);
+        command.args(["--time", "--boottime", "100000", "--fork", "--kill-child", "--"]);
         command
     };
     if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
