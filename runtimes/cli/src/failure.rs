@@ -17,6 +17,14 @@ impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
+
+    /// The same, about this store if it is a store's failure that does not name it.
+    pub(crate) fn at(mut self, store: &str) -> Self {
+        if matches!(self.code, exit::UNREACHABLE | exit::REFUSED) && !self.message.contains(store) {
+            self.message.push_str(&format!(" (store {store})"));
+        }
+        self
+    }
 }
 
 impl From<AcquireError> for Failure {

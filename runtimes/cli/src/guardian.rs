@@ -33,7 +33,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, getpid, getppid, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, waitid};
 use tenure::Instant;
 
 use crate::alarm::Alarm;
@@ -132,7 +132,7 @@ impl Guardian {
             alarm: Alarm::new()?,
             limits,
             grace,
-            terminal: getpgid(Some(supervisor)).ok().and_then(|home| Terminal::of(&stdin, home)),
+            terminal: Terminal::of(&stdin, supervisor),
             waiting: None,
             tree: Tree::new(),
             exited: false,
@@ -349,9 +349,7 @@ impl Guardian {
 
     /// Tells the supervisor. If it does not read (it may be stopped) or is gone, that changes nothing here.
     fn report(&self, report: Report) {
-        let _ = rustix::io::retry_on_intr(|| {
-            send(&self.socket, &report.frame(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-        });
+        let _ = rustix::io::retry_on_intr(|| send(&self.socket, &report.frame(), SendFlags::DONTWAIT));
     }
 
     /// Sleeps until there is something to see to: an order, a signal, a deadline.
@@ -360,7 +358,11 @@ impl Guardian {
         let leftovers = self.leftovers_until.unwrap_or(Instant::MAX);
         let timeout = match (self.ended, self.killing) {
             (true, _) => self.alarm.set(Instant::MAX),
-            (false, true) => Some(LOOK_AGAIN),
+            (false, true) => {
+                // A deadline that has passed would wake us again and again.
+                self.alarm.set(Instant::MAX);
+                Some(LOOK_AGAIN)
+            }
             (false, false) => self.alarm.set(self.limits.kill_at.min(asking).min(leftovers)),
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());

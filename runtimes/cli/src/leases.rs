@@ -18,7 +18,7 @@ pub(crate) async fn leases(args: &Leases, place: &Place) -> Result<u8, Failure> 
     let tenure = place.start()?;
     let records = tenure.leases().await;
     let _ = tenure.shutdown().await;
-    let records = records?;
+    let records = records.map_err(|error| Failure::from(error).at(place.name()))?;
     let text = if args.json {
         format!("{}\n", Value::Array(records.iter().map(as_json).collect()))
     } else if records.is_empty() {

@@ -217,7 +217,14 @@ impl Frames {
 /// The most descriptors that a message carries.
 const MOST_DESCRIPTORS: usize = 2;
 
-/// Sends one frame together with descriptors.
+/// Received descriptors are closed on exec from the first moment, where that can be had.
+#[cfg(target_os = "linux")]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
+
+/// Sends one frame together with descriptors. (A peer that is gone is an error, no signal: Rust programs ignore
+/// SIGPIPE.)
 pub(crate) fn send_with(socket: impl AsFd, frame: &Frame, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -225,7 +232,7 @@ pub(crate) fn send_with(socket: impl AsFd, frame: &Frame, descriptors: &[Borrowe
         return Err(io::Error::other("too many descriptors for one message"));
     }
     let sent = rustix::io::retry_on_intr(|| {
-        sendmsg(&socket, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)
+        sendmsg(&socket, &[IoSlice::new(frame)], &mut control, SendFlags::empty())
     })?;
     if sent == frame.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
@@ -238,15 +245,18 @@ pub(crate) fn receive_with(socket: impl AsFd) -> io::Result<(Frame, Vec<OwnedFd>
     let mut frame = [0; FRAME_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    // Close-on-exec from the first moment, so that nothing leaks into a process that is started meanwhile.
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(&socket, &mut [IoSliceMut::new(&mut frame)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        recvmsg(&socket, &mut [IoSliceMut::new(&mut frame)], &mut control, CLOSE_ON_EXEC)
     })?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             descriptors.extend(rights);
         }
+    }
+    #[cfg(not(target_os = "linux"))]
+    for descriptor in &descriptors {
+        rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::CLOEXEC)?;
     }
     if received.bytes == FRAME_BYTES {
         Ok((frame, descriptors))

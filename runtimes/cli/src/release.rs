@@ -15,7 +15,7 @@ pub(crate) async fn release(args: &Release, place: &Place) -> Result<u8, Failure
     let evicted = tenure.evict(&args.name, how).await;
     let _ = tenure.shutdown().await;
     let name = &args.name;
-    let Some(record) = evicted? else {
+    let Some(record) = evicted.map_err(|error| Failure::from(error).at(place.name()))? else {
         say::line(format_args!("lease {name:?} is not held; nothing was done"));
         return Ok(0);
     };

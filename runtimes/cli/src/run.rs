@@ -30,10 +30,14 @@ pub(crate) async fn run(args: &Run, place: &Place) -> Result<u8, Failure> {
     let tenure = place.start()?;
     let result = candidacy(args, place, &tenure, &mut signals).await;
     // Gives back what is left to give back, within its budget.
-    if let Err(error) = tenure.shutdown().await {
-        say::line(format_args!("{error}"));
+    if tenure.shutdown().await.is_err() {
+        say::line(format_args!(
+            "lease {:?} was not given back, as the store does not answer: others have to wait for its TTL ({})",
+            args.lease,
+            humantime::format_duration(args.ttl)
+        ));
     }
-    result
+    result.map_err(|failure| failure.at(place.name()))
 }
 
 async fn candidacy(args: &Run, place: &Place, tenure: &Tenure, signals: &mut Signals) -> Result<u8, Failure> {

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use rustix::process::getpid;
 use rustix::termios::{LocalModes, isatty, tcgetattr, tcgetpgrp};
+
+use crate::tree;
 
 /// Writes one line, `tenure: ...`, to standard error. Whether anybody reads it changes nothing.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
@@ -31,6 +34,6 @@ impl Write for Stderr {
 fn would_stop() -> bool {
     let stderr = io::stderr();
     isatty(&stderr)
-        && tcgetpgrp(&stderr).is_ok_and(|foreground| foreground != rustix::process::getpgrp())
+        && tcgetpgrp(&stderr).is_ok_and(|foreground| tree::group_of(getpid()) != Some(foreground))
         && tcgetattr(&stderr).is_ok_and(|modes| modes.local_modes.contains(LocalModes::TOSTOP))
 }

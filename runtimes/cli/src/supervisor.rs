@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid};
 use tenure::{Deadlines, Instant, Lease, Lost, LostReason, StopReason};
 
 use crate::args::{OnLost, Run};
@@ -33,6 +33,9 @@ use crate::{clock, exit, say, signals};
 
 /// While the command waits for the terminal, and we for the foreground, we look this often.
 const LOOK_FOR_FOREGROUND: Duration = Duration::from_millis(250);
+
+/// That the command can't be suspended is not said more often than this.
+const BETWEEN_REFUSALS: Duration = Duration::from_secs(1);
 
 /// A lease, the command under it, and how far they have come.
 pub(crate) struct Supervisor<'a> {
@@ -49,6 +52,8 @@ pub(crate) struct Supervisor<'a> {
     /// When the command is killed because it was asked to end by choice.
     kill_at: Option<Instant>,
     killed: bool,
+    /// When it was last said that the command can't be suspended.
+    refused_at: Option<Instant>,
     /// The command wants the terminal, and we don't have it to give.
     wants_terminal: bool,
     /// How the command ended.
@@ -75,12 +80,13 @@ impl<'a> Supervisor<'a> {
             args,
             lease,
             guarded,
-            terminal: Terminal::of(io::stdin(), rustix::process::getpgrp()),
+            terminal: Terminal::of(io::stdin(), getpid()),
             lost: None,
             held_too_long: false,
             stops: 0,
             kill_at: None,
             killed: false,
+            refused_at: None,
             wants_terminal: false,
             ending: None,
             unstarted: None,
@@ -265,7 +271,13 @@ impl<'a> Supervisor<'a> {
         self.guarded.kill();
     }
 
-    fn refuse_suspension(&self) {
+    fn refuse_suspension(&mut self) {
+        // A command that keeps stopping itself would fill the screen.
+        let now = clock::now();
+        if self.refused_at.is_some_and(|at| now.saturating_since(at) < BETWEEN_REFUSALS) {
+            return;
+        }
+        self.refused_at = Some(now);
         say::line(format_args!(
             "the command can't be suspended while it holds lease {:?}: it goes on",
             self.args.lease

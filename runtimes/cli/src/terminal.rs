@@ -31,11 +31,12 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// This standard input, if it is such a terminal.
-    pub(crate) fn of(stdin: impl AsFd, home: Pid) -> Option<Self> {
+    /// This standard input, if it is such a terminal. `lender` is `tenure run`.
+    pub(crate) fn of(stdin: impl AsFd, lender: Pid) -> Option<Self> {
         if !isatty(&stdin) || tcgetpgrp(&stdin).is_err() {
             return None;
         }
+        let home = tree::group_of(lender)?;
         let descriptor = stdin.as_fd().try_clone_to_owned().ok()?;
         Some(Self { descriptor, home, modes: None })
     }

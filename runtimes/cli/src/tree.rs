@@ -12,9 +12,20 @@ use rustix::process::{
 };
 
 /// Makes this process the parent of all orphans among its descendants.
+///
+/// # Errors
+/// The operating system's; or that `/proc`, in which they are found, speaks of other processes than ours.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    {
+        let this = rustix::process::getpid();
+        if std::fs::read_link("/proc/self")?.as_os_str() != this.to_string().as_str() {
+            return Err(io::Error::other(
+                "/proc shows the processes of another namespace; mount one for this namespace",
+            ));
+        }
+        rustix::process::set_child_subreaper(Some(this))?;
+    }
     Ok(())
 }
 
@@ -93,7 +104,7 @@ impl Tree {
 
     /// Those that have left the command's process group and lost their parent, and live.
     pub(crate) fn strays(&self) -> Vec<Pid> {
-        let is_stray = |child: &Pid| rustix::process::getpgid(Some(*child)).ok() != self.group;
+        let is_stray = |child: &Pid| group_of(*child) != self.group;
         self.living().into_iter().filter(is_stray).collect()
     }
 
@@ -130,7 +141,7 @@ impl Tree {
 
     /// Buries all the dead. The group's number may be used again afterwards.
     pub(crate) fn reap_all(self) {
-        self.children().into_iter().for_each(reap);
+        self.children().into_iter().chain(self.group).for_each(reap);
     }
 
     fn children(&self) -> Vec<Pid> {
@@ -144,13 +155,11 @@ fn is_empty(_group: Option<Pid>) -> bool {
     true
 }
 
+/// Without adopted orphans the group is all that can be asked. Its dead leader, which is not reaped, does not count
+/// as somebody who could get a signal.
 #[cfg(not(target_os = "linux"))]
 fn is_empty(group: Option<Pid>) -> bool {
-    // Without adopted orphans the group is all that can be asked. Its dead leader would keep it alive.
-    group.is_none_or(|group| {
-        reap(group);
-        rustix::process::test_kill_process_group(group) == Err(Errno::SRCH)
-    })
+    group.is_none_or(|group| has_ended(group) && rustix::process::test_kill_process_group(group).is_err())
 }
 
 /// Our children, the dead that have not been reaped among them.
@@ -184,13 +193,34 @@ fn found_children() -> Vec<Pid> {
 /// The parent of a process; `None` if there is no such process, or if it can't be known.
 #[cfg(target_os = "linux")]
 pub(crate) fn parent(pid: Pid) -> Option<Pid> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may contain anything; state and parent follow the last bracket.
-    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let fields = std::str::from_utf8(stat.get(after_name..)?).ok()?;
-    Pid::from_raw(fields.split_ascii_whitespace().nth(1)?.parse().ok()?)
+    stat(pid, 1)
 }
 
+/// The process group of a process; `None` if there is no such process, or if its group has no number here.
+///
+/// The first process of a container may be in a group of the world outside. The system call says 0 then, which
+/// rustix takes for impossible; so the kernel is asked in this way.
+#[cfg(target_os = "linux")]
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    stat(pid, 2)
+}
+
+/// A process id among the fields of `/proc/PID/stat`, counted from the state on.
+#[cfg(target_os = "linux")]
+fn stat(pid: Pid, field: usize) -> Option<Pid> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may contain anything; the other fields follow the last bracket.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let fields = std::str::from_utf8(stat.get(after_name..)?).ok()?;
+    Pid::from_raw(fields.split_ascii_whitespace().nth(field)?.parse().ok()?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn group_of(pid: Pid) -> Option<Pid> {
+    rustix::process::getpgid(Some(pid)).ok()
+}
+
+/// Nothing is known of them here; the command's process group stands for all.
 #[cfg(not(target_os = "linux"))]
 fn children() -> Vec<Pid> {
     Vec::new()

@@ -1,5 +1,7 @@
 //! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store.
 
+#![cfg(target_os = "linux")]
+
 mod crashes;
 mod harness;
 mod operators;

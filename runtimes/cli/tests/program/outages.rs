@@ -99,3 +99,29 @@ fn a_store_that_is_replaced_costs_the_lease_at_once() {
     assert!(between(since, now()) < TTL);
     assert!(!lives(process));
 }
+
+#[test]
+fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it_is_back() {
+    let place = Place::new();
+    let (code, ..) = output(place.tenure(&["run", "--lease", "job", "--", "true"]));
+    assert_eq!(code, Some(0), "the store is there");
+    let blocked = block(&place);
+    let run = |limit: &[&str]| {
+        let mut command = place.tenure(&["run", "--lease", "job"]);
+        command.args(limit).args(["--", "echo", "at last"]);
+        command
+    };
+    for limit in [&["--wait", "100ms"][..], &["--no-wait"]] {
+        let (code, out, err) = output(run(limit));
+        assert_eq!((code, out.as_str()), (Some(69), ""), "{err}");
+        assert!(err.contains("\"job\"") && err.contains("leases.db"), "{err}");
+    }
+    let (code, _, err) = output(place.tenure(&["release", "job", "--force"]));
+    assert_eq!(code, Some(69), "{err}");
+
+    let mut patient = Running::start(run(&[]));
+    patient.stderr.wait_for("trying again, waiting as long as it takes");
+    drop(blocked);
+    assert_eq!(patient.code(), Some(0));
+    assert_eq!(patient.stdout.to_the_end(), ["at last"]);
+}

@@ -232,7 +232,8 @@ fn a_store_that_cannot_be_used_is_refused_with_its_name() {
     std::fs::create_dir(place.path("folder.db")).unwrap();
     let folder = format!("sqlite:{}", place.path("folder.db").display());
     for (url, hint) in [
-        (folder.as_str(), "folder.db"),
+        (folder.as_str(), "it is a folder"),
+        ("sqlite:/no/such/folder/leases.db", "create the folder"),
         ("sqlite:", "path"),
         ("memory:", "one process"),
         ("redis-secret-password", "scheme"),
@@ -244,30 +245,6 @@ fn a_store_that_cannot_be_used_is_refused_with_its_name() {
         assert_eq!((code, out.as_str()), (Some(78), ""), "{url}: {err}");
         assert!(err.contains(hint) && !err.contains("secret"), "{url}: {err}");
     }
-}
-
-#[test]
-fn a_store_that_cannot_be_reached_in_time_is_code_69_and_one_that_comes_back_is_used() {
-    let place = Place::new();
-    let folder = place.path("later");
-    let url = format!("sqlite:{}/leases.db", folder.display());
-    let run = |limit: &[&str]| {
-        let mut command = place.tenure(&["run", "--lease", "job", "--store", &url]);
-        command.args(limit).args(["--", "echo", "at last"]);
-        command
-    };
-    let (code, _, err) = output(run(&["--wait", "100ms"]));
-    if code == Some(78) {
-        // A missing folder counts as a mistake of the user's here, not as a store that is down.
-        assert!(err.contains("later"), "{err}");
-        return;
-    }
-    assert_eq!(code, Some(69), "{err}");
-    let mut patient = Running::start(run(&[]));
-    patient.stderr.wait_for("trying again");
-    std::fs::create_dir(&folder).unwrap();
-    assert_eq!(patient.code(), Some(0));
-    assert_eq!(patient.stdout.to_the_end(), ["at last"]);
 }
 
 #[test]
@@ -319,4 +296,40 @@ fn what_a_command_leaves_running_is_killed_after_the_grace() {
     assert_eq!(holder.code(), Some(5));
     let left = Pid::from_raw(holder.stdout.to_the_end()[0].parse().unwrap()).unwrap();
     assert!(!lives(left));
+}
+
+#[test]
+fn as_the_first_process_of_a_container_it_works_and_a_foreign_proc_is_refused() {
+    let unshare = |options: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork"]).args(options);
+        command
+    };
+    if !unshare(&["true"]).output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: namespaces can't be made here");
+        return;
+    }
+    let place = Place::new();
+    let run = |options: &[&str], script: &str| {
+        let mut command = unshare(options);
+        command.arg(env!("CARGO_BIN_EXE_tenure")).args([
+            "run",
+            "--lease",
+            "job",
+            "--no-wait",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]);
+        command.env("TENURE_STORE", place.url());
+        output(command)
+    };
+    let (code, out, err) = run(&["--mount-proc"], "setsid sleep 1000 & echo ran; exit 3");
+    assert_eq!((code, out.as_str()), (Some(3), "ran\n"), "{err}");
+    assert!(err.contains("left 1 process(es) running"), "{err}");
+
+    let (code, out, err) = run(&[], "echo never");
+    assert_eq!((code, out.as_str()), (Some(71), ""), "{err}");
+    assert!(err.contains("/proc"), "{err}");
 }
