@@ -174,7 +174,8 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
-        let keys: alloc::vec::Vec<_> = self.leases.keys().copied().collect();
+        // The last ones first: whoever queues must not come to its turn only because those before it have left.
+        let keys: alloc::vec::Vec<_> = self.leases.keys().rev().copied().collect();
         for key in keys {
             if let Some(entry) = self.leases.get_mut(&key) {
                 entry.lease.refuse(self.now, AcquireFailure::ShuttingDown);

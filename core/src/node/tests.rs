@@ -64,6 +64,14 @@ fn attempt(outputs: &[Output], key: LeaseKey) -> CommandId {
     }
 }
 
+fn release_of(outputs: &[Output], key: LeaseKey) -> CommandId {
+    let of_key = |command: &Command| match command {
+        Command::Release { id, lease, .. } if *lease == key => Some(*id),
+        _ => None,
+    };
+    commands(outputs).iter().find_map(of_key).unwrap_or_else(|| panic!("a release, not {outputs:?}"))
+}
+
 fn reply(node: &mut Node<SplitMix>, now: Instant, id: CommandId, reply: Reply) -> Vec<Output> {
     node.handle(now, Event::Reply { id, reply }).expect("the reply fits");
     drain(node)
@@ -416,4 +424,18 @@ fn a_candidacy_goes_on_after_a_late_grant_even_if_its_release_fails_at_first() {
     node.handle(at, Event::Timeout).expect("never misuse");
     let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
     attempt(&reply(&mut node, at, id, Reply::Released { others_chosen: false }), key);
+}
+
+#[test]
+fn shutdown_asks_the_store_for_nothing_on_behalf_of_those_who_queue() {
+    let mut node = node();
+    let keys: Vec<_> =
+        (0..5).map(|_| node.acquire(ms(0), name("backup"), options()).expect("fine")).collect();
+    attempt(&drain(&mut node), keys[0]);
+    node.shutdown(ms(1));
+    let outputs = drain(&mut node);
+    assert_eq!(failures(&outputs).len(), 5);
+    assert_eq!(commands(&outputs).len(), 2, "{outputs:?}");
+    release_of(&outputs, keys[0]);
+    assert!(commands(&outputs).contains(&Command::Unwatch { name: name("backup") }), "{outputs:?}");
 }
