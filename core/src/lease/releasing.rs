@@ -17,7 +17,7 @@ impl<J: Jitter> Lease<J> {
             }
             State::Lost(lost) if token <= lost.token => self.stale_replies.0 += 1,
             State::Releasing(releasing) if releasing.n == n => {
-                if releasing.token == Some(token) {
+                if releasing.token.is_some_and(|latest| token <= latest) {
                     self.stale_replies.0 += 1;
                 } else {
                     self.release(n, Some(token), releasing.then);
