@@ -141,3 +141,16 @@ fn a_late_answer_to_an_older_attempt_does_not_take_the_place_of_the_release_unde
         [&Notice::Released { lease: KEY, outcome: ReleaseOutcome::Released }, &Notice::Ended { lease: KEY }]
     );
 }
+
+#[test]
+fn a_late_grant_is_given_back_however_often_its_release_was_tried() {
+    let mut bench = Bench::new(options());
+    let acquire = bench.campaign(ms(0), Token::ZERO);
+    bench.end(ms(1));
+    let all = bench.run_until(ms(14_000));
+    let tries =
+        all.iter().filter(|(_, output)| matches!(output, Output::Command(Command::Release { .. }))).count();
+    assert!(tries >= 4, "none of them was answered: {tries}");
+    let outputs = bench.reply(ms(14_000), acquire, Reply::Granted { token: token(10) });
+    assert_eq!(release(&outputs).1, Some(token(10)), "{outputs:?}");
+}
