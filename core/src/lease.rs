@@ -388,6 +388,17 @@ impl<J: Jitter> Lease<J> {
         self.registered
     }
 
+    /// Whether this reply says that a record of ours is gone, and then whether those who wait for that may try
+    /// at once.
+    pub(crate) fn gone_by(&self, reply: Reply) -> Option<bool> {
+        match (reply, &self.state) {
+            (Reply::Released { others_chosen }, _) => Some(!others_chosen),
+            // An earlier try may have removed it, and the answer was lost.
+            (Reply::NotYours, State::Releasing(Releasing { failures: 1.., .. })) => Some(false),
+            _ => None,
+        }
+    }
+
     pub(crate) fn stale_replies(&self) -> u64 {
         self.stale_replies.0
     }

@@ -343,17 +343,18 @@ impl<J: Jitter> Node<J> {
         match self.leases.get_mut(&key) {
             Some(entry) => {
                 let before = entry.lease.stale_replies();
+                let gone = entry.lease.gone_by(reply);
                 entry.lease.handle(self.now.max(now), Event::Reply { id, reply })?;
                 self.counters.0.stale_replies += entry.lease.stale_replies() - before;
                 let slot = entry.slot;
                 let active = self.slots.get(&slot).and_then(|slot| slot.active);
                 self.clamp(now);
                 self.settle(key);
-                if matches!(reply, Reply::Released { .. })
+                if let Some(at_once) = gone
                     && let Some(active) = active.filter(|active| *active != key)
                 {
                     // It was our own record that the next candidate here may wait for.
-                    self.look_again(active, true);
+                    self.look_again(active, at_once);
                 }
             }
             None => {

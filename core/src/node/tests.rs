@@ -439,3 +439,43 @@ fn shutdown_asks_the_store_for_nothing_on_behalf_of_those_who_queue() {
     release_of(&outputs, keys[0]);
     assert!(commands(&outputs).contains(&Command::Unwatch { name: name("backup") }), "{outputs:?}");
 }
+
+/// The next wake-up is handled; what comes of it.
+fn wake(node: &mut Node<SplitMix>) -> (Instant, Vec<Output>) {
+    let Output::Wait(Some(at)) = node.poll() else { panic!("something is due") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    (at, drain(node))
+}
+
+#[test]
+fn a_release_that_was_executed_though_its_answer_was_lost_still_wakes_our_next_candidate() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    let acquire = attempt(&reply(&mut node, ms(4), id, Reply::Failed(Failure::Unknown)), next);
+    // It came before the release: the record of our own was still there.
+    reply(&mut node, ms(5), acquire, BUSY);
+    let (at, outputs) = wake(&mut node);
+    let id = release_of(&outputs, first);
+    reply(&mut node, at, id, Reply::NotYours);
+    let (soon, outputs) = wake(&mut node);
+    attempt(&outputs, next);
+    assert!(soon <= at + Duration::from_millis(200), "{soon:?}");
+}
+
+#[test]
+fn a_late_release_that_woke_others_leaves_them_a_start_too() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    let acquire = attempt(&reply(&mut node, ms(4), id, Reply::Failed(Failure::Unknown)), next);
+    reply(&mut node, ms(5), acquire, BUSY);
+    let (at, outputs) = wake(&mut node);
+    let id = release_of(&outputs, first);
+    assert_eq!(commands(&reply(&mut node, at, id, Reply::Released { others_chosen: true })), []);
+    let (soon, outputs) = wake(&mut node);
+    attempt(&outputs, next);
+    assert!(soon >= at + Duration::from_millis(5) && soon <= at + Duration::from_millis(200), "{soon:?}");
+}
