@@ -2,7 +2,7 @@
 
 use super::{
     Acquisition, Attempt, Command, CommandId, Held, Idle, Jitter, Kind, Lease, Lingering, Notice,
-    ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token,
+    ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token, Wake,
 };
 
 impl<J: Jitter> Lease<J> {
@@ -88,7 +88,13 @@ impl<J: Jitter> Lease<J> {
     }
 
     pub(super) fn release_reply(&mut self, attempt: Attempt, reply: Reply) {
-        let State::Releasing(releasing) = &self.state else { return };
+        let State::Releasing(releasing) = &self.state else {
+            if let Reply::Released { others_chosen } = reply {
+                // It was an orphan of our own that this candidate may wait for.
+                self.hint(Wake::Free { chosen: !others_chosen });
+            }
+            return;
+        };
         if attempt.sequence < releasing.first || attempt.n != releasing.n {
             self.stale_replies.0 += 1;
             return;

@@ -398,3 +398,26 @@ fn a_refusal_of_an_older_acquisition_because_of_the_newer_one_is_no_regress_of_t
         bench.reply(now.saturating_sub(Duration::from_secs(1)), id, Reply::Granted { token: token(11) });
     assert!(matches!(notices(&outputs)[..], [Notice::Acquired { .. }]), "{outputs:?}");
 }
+
+#[test]
+fn a_candidate_that_waited_for_its_own_orphan_looks_again_once_that_is_gone() {
+    let mut bench = Bench::new(options());
+    let old = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    let now = again + Duration::from_secs(13);
+    let outputs = bench.reply(now, second, Reply::Granted { token: token(10) });
+    let (id, _) = release(&outputs[outputs.len() - 1..]);
+    bench.reply(now, id, Reply::Released { others_chosen: false });
+    bench.lease.campaign(now, Acquisition(2), Token::ZERO, false);
+    let outputs = bench.drain();
+    let [Command::Acquire { id, .. }] = commands(&outputs)[..] else { panic!("a new acquisition") };
+    let id = *id;
+    // The delayed first request of the old acquisition was executed after its release.
+    bench.reply(now, id, Reply::Held { token: Some(token(11)), remaining: Some(Duration::from_secs(15)) });
+    let outputs = bench.reply(now, old, Reply::Granted { token: token(11) });
+    let (id, _) = release(&outputs);
+    let outputs = bench.reply(now, id, Reply::Released { others_chosen: false });
+    assert!(matches!(commands(&outputs)[..], [Command::Acquire { n: Acquisition(2), .. }]), "{outputs:?}");
+}
