@@ -367,6 +367,9 @@ impl<J: Jitter> Lease<J> {
             // Whoever comes next need not wait for a release that nothing depends on, or that has failed once.
             State::Releasing(Releasing { then: Then::Vanish, .. })
             | State::Releasing(Releasing { then: Then::Announce, failures: 1.., .. }) => Phase::Done,
+            State::Releasing(Releasing { then: Then::Resume { .. }, failures: 1.., .. }) => {
+                Phase::Waiting(AcquireFailure::Unreachable)
+            }
             State::Releasing(_) => Phase::Deciding,
             State::Lingering(_) | State::Over => Phase::Done,
         }
@@ -433,7 +436,11 @@ impl<J: Jitter> Lease<J> {
             }
             State::Lost(lost) => lost.cover.as_ref().map(|hold| hold.renewal.deadline()),
             State::Releasing(releasing) => {
-                earliest([Some(releasing.until), Some(releasing.request.deadline())])
+                let give_up_at = match releasing.then {
+                    Then::Resume { give_up_at } => give_up_at,
+                    Then::Announce | Then::Vanish => None,
+                };
+                earliest([Some(releasing.until), Some(releasing.request.deadline()), give_up_at])
             }
             State::Lingering(lingering) => Some(lingering.until),
             State::Over => None,

@@ -1,8 +1,8 @@
 //! The part of the machine that gives back what it has, or may have, at the store.
 
 use super::{
-    Acquisition, Attempt, Command, CommandId, Held, Idle, Jitter, Kind, Lease, Lingering, Notice,
-    ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token, Wake,
+    AcquireFailure, Acquisition, Attempt, Command, CommandId, Held, Idle, Jitter, Kind, Lease, Lingering,
+    Notice, ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token, Wake,
 };
 
 impl<J: Jitter> Lease<J> {
@@ -62,6 +62,9 @@ impl<J: Jitter> Lease<J> {
 
     pub(super) fn releasing_due(&mut self) {
         let State::Releasing(releasing) = &self.state else { return };
+        if matches!(releasing.then, Then::Resume { give_up_at: Some(at) } if at <= self.now) {
+            return self.fail(AcquireFailure::Unreachable);
+        }
         if releasing.until <= self.now {
             return self.released(ReleaseOutcome::Expired);
         }

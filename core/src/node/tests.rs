@@ -479,3 +479,16 @@ fn a_late_release_that_woke_others_leaves_them_a_start_too() {
     attempt(&outputs, next);
     assert!(soon >= at + Duration::from_millis(5) && soon <= at + Duration::from_millis(200), "{soon:?}");
 }
+
+#[test]
+fn a_try_behind_a_late_grant_that_the_store_does_not_take_back_is_told_so() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(14_000), id, GRANTED);
+    let id = release_of(&outputs, key);
+    let impatient = node.acquire(ms(14_000), name("backup"), no_wait()).expect("fine");
+    assert_eq!(drain(&mut node), []);
+    let outputs = reply(&mut node, ms(14_001), id, Reply::Failed(Failure::Unknown));
+    assert_eq!(failures(&outputs), [(impatient, AcquireFailure::Unreachable)]);
+}

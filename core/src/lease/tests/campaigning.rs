@@ -421,3 +421,16 @@ fn a_candidate_that_waited_for_its_own_orphan_looks_again_once_that_is_gone() {
     let outputs = bench.reply(now, id, Reply::Released { others_chosen: false });
     assert!(matches!(commands(&outputs)[..], [Command::Acquire { n: Acquisition(2), .. }]), "{outputs:?}");
 }
+
+#[test]
+fn the_wait_limit_holds_too_while_a_late_grant_goes_back() {
+    let limited = LeaseOptions { wait: WaitLimit::AtMost(Duration::from_secs(16)), ..options() };
+    let mut bench = Bench::new(limited);
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(14_000), id, Reply::Granted { token: token(10) });
+    let all = bench.run_until(ms(60_000));
+    let failed = all.iter().find(|(_, output)| matches!(output, Output::Notice(Notice::Failed { .. })));
+    let why = AcquireFailure::Unreachable;
+    assert_eq!(failed, Some(&(ms(16_000), Output::Notice(Notice::Failed { lease: KEY, why }))));
+    assert_eq!(bench.lease.phase(), Phase::Done);
+}
