@@ -24,8 +24,10 @@ impl<J: Jitter> Lease<J> {
         self.advance(now);
         let State::Idle(Idle { give_up_at }) = self.state else { return };
         let verdict = AcquireFailure::Unreachable;
-        let campaign = Campaign { n, floor, give_up_at, unresolved: 0, failures: 0, verdict };
+        let mut campaign = Campaign { n, floor, give_up_at, unresolved: 0, failures: 0, verdict };
         if courtesy && self.options.wait != WaitLimit::No {
+            // The store is in no trouble: the lease is as good as theirs.
+            campaign.verdict = AcquireFailure::Busy;
             let until = self.now + UNCHOSEN_DELAY + self.jittered(UNCHOSEN_SPREAD);
             self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
         } else {

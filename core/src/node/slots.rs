@@ -139,14 +139,17 @@ impl<J: Jitter> Node<J> {
 
     pub(super) fn settle_watch(&mut self, slot_id: u64) {
         let Some(slot) = self.slots.get_mut(&slot_id) else { return };
-        let phase = slot.active.and_then(|key| self.leases.get(&key)).map(|entry| entry.lease.phase());
+        let active = slot.active.and_then(|key| self.leases.get(&key)).map(|entry| &entry.lease);
+        let phase = active.map(|lease| lease.phase());
         let queued = slot.candidates.len() > 1;
         let waits = match phase {
             Some(Phase::Waiting(_) | Phase::Deciding | Phase::Idle) => true,
             Some(Phase::Holding) => queued,
             Some(Phase::Done) | None => false,
         };
-        let refused = matches!(phase, Some(Phase::Waiting(AcquireFailure::Busy)));
+        // Whoever only leaves others a start was not refused; the answer to a watch would cut the start short.
+        let refused = matches!(phase, Some(Phase::Waiting(AcquireFailure::Busy)))
+            && active.is_some_and(|lease| lease.registered());
         if refused && slot.watch == Watch::Off {
             let sequence = slot.sequence;
             slot.sequence += 1;

@@ -492,3 +492,23 @@ fn a_try_behind_a_late_grant_that_the_store_does_not_take_back_is_told_so() {
     let outputs = reply(&mut node, ms(14_001), id, Reply::Failed(Failure::Unknown));
     assert_eq!(failures(&outputs), [(impatient, AcquireFailure::Unreachable)]);
 }
+
+#[test]
+fn a_try_behind_one_who_leaves_others_a_start_is_told_busy_and_no_watch_cuts_the_start_short() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    assert_eq!(commands(&reply(&mut node, ms(4), id, Reply::Released { others_chosen: true })), []);
+    let key = node.acquire(ms(5), name("backup"), no_wait()).expect("fine");
+    let outputs = drain(&mut node);
+    assert_eq!(failures(&outputs), [(key, AcquireFailure::Busy)], "the store was in no trouble");
+    assert_eq!(commands(&outputs), []);
+    // One of the others took it: there is nothing to try for.
+    let wake = Wake::Held { token: Token::new(11), ttl: Duration::from_secs(15) };
+    node.handle(ms(6), Event::Hint { name: name("backup"), wake }).expect("fine");
+    drain(&mut node);
+    let Output::Wait(Some(at)) = node.poll() else { panic!("it looks again") };
+    assert!(at > ms(15_000), "{at:?}");
+    assert_eq!(node.name(next), Some(&name("backup")));
+}
