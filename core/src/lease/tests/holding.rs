@@ -375,3 +375,16 @@ fn a_holder_with_a_healthy_store_never_loses_its_lease() {
     }
     assert!(lost_attempts > 500 && bench.lease.deadlines().is_some());
 }
+
+#[test]
+fn a_drain_does_not_lift_the_maximum_hold() {
+    let options =
+        LeaseOptions { max_hold: Some(Duration::from_secs(60)), grace: Duration::from_secs(10), ..options() };
+    let mut bench = held(options);
+    bench.lease.drain(ms(1));
+    bench.drain();
+    let all = run_with(&mut bench, ms(200_000), Reply::Renewed);
+    let lost = Output::Notice(Notice::Lost { lease: KEY, token: token(10), why: LossReason::Abandoned });
+    let at = all.iter().find(|(_, output)| *output == lost).map(|(at, _)| *at);
+    assert_eq!(at, Some(ms(60_000 + 10_000) + timing().stop_budget()));
+}
