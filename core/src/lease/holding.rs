@@ -42,10 +42,10 @@ impl<J: Jitter> Lease<J> {
     }
 
     /// One interval after the emission of what was acknowledged, rounded down to a slot so that the renewals
-    /// of many leases travel together.
+    /// of many leases travel together; now, if that was before the answer came.
     fn renew_at(&self, emitted: Instant) -> Instant {
         let timing = &self.options.timing;
-        (emitted + timing.renew_interval()).floor_to(timing.slot())
+        (emitted + timing.renew_interval()).floor_to(timing.slot()).max(self.now)
     }
 
     pub(super) fn held_due(&mut self) {

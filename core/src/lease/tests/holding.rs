@@ -388,3 +388,21 @@ fn a_drain_does_not_lift_the_maximum_hold() {
     let at = all.iter().find(|(_, output)| *output == lost).map(|(at, _)| *at);
     assert_eq!(at, Some(ms(60_000 + 10_000) + timing().stop_budget()));
 }
+
+#[test]
+fn a_slow_answer_is_not_taken_for_a_starved_renewal() {
+    // The first attempt is granted when the renewal that it calls for should have been sent long ago.
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    bench.timeout(bench.wait.expect("again"));
+    bench.timeout(bench.wait.expect("a timeout"));
+    let now = ms(9_000);
+    bench.lease.handle(now, Event::Timeout).expect("never misuse");
+    bench.drain();
+    bench.reply(now, first, Reply::Granted { token: token(10) });
+    assert_eq!(bench.lease.valid(now), Some(token(10)));
+    let outputs = bench.timeout(now);
+    renewal(&outputs);
+    assert_eq!(notices(&outputs), [] as [&Notice; 0]);
+}
