@@ -410,8 +410,13 @@ impl<J: Jitter> Lease<J> {
         !self.output.is_empty()
     }
 
-    /// The earliest instant at which something is due.
+    /// The earliest instant at which something is due. The end of time never comes: what is planned for then
+    /// was put off for ever, and would be due again and again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.planned().filter(|deadline| *deadline < Instant::MAX)
+    }
+
+    fn planned(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => idle.give_up_at,
             State::Acquiring(acquiring) => {

@@ -60,7 +60,7 @@ impl<J: Jitter> Lease<J> {
         let (ttl, timeout) = (timing.ttl(), timing.attempt_timeout());
         let floor = campaign.floor.max(self.seen);
         let id = self.next_id(campaign.n, Kind::Acquire { floor });
-        campaign.unresolved += 1;
+        campaign.unresolved = campaign.unresolved.saturating_add(1);
         let (lease, n, wait) = (self.key, campaign.n, self.options.wait != WaitLimit::No);
         self.command(Command::Acquire { id, lease, n, ttl, floor, wait, timeout });
         let timeout_at = self.now + timeout;

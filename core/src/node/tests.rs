@@ -512,3 +512,29 @@ fn a_try_behind_one_who_leaves_others_a_start_is_told_busy_and_no_watch_cuts_the
     assert!(at > ms(15_000), "{at:?}");
     assert_eq!(node.name(next), Some(&name("backup")));
 }
+
+#[test]
+fn at_the_end_of_time_nothing_is_due_any_more() {
+    for end in [Instant::MAX, Instant::from_nanos(u64::MAX - 1)] {
+        let (mut node, held) = holder();
+        let waiting = node.acquire(ms(2), name("other"), options()).expect("fine");
+        let id = attempt(&drain(&mut node), waiting);
+        node.handle(end, Event::Timeout).expect("never misuse");
+        let mut outputs = Vec::new();
+        for _ in 0..100 {
+            match node.poll() {
+                Output::Wait(at) => {
+                    assert!(at.is_none_or(|at| at > end));
+                    break;
+                }
+                output => outputs.push(output),
+            }
+        }
+        assert!(outputs.len() < 20, "{outputs:?}");
+        assert_eq!(node.valid(end, held), None);
+        reply(&mut node, end, id, BUSY);
+        node.release(end, held).expect("known");
+        node.release(end, waiting).expect("known");
+        drain(&mut node);
+    }
+}
