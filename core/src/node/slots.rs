@@ -188,6 +188,8 @@ impl<J: Jitter> Node<J> {
         let active = slot.active;
         if current {
             slot.watch = watch;
+            // It may have been begun all the same.
+            slot.registered |= reply == Reply::Failed(Failure::Unknown);
         }
         self.clamp(now);
         if !current {

@@ -538,3 +538,17 @@ fn at_the_end_of_time_nothing_is_due_any_more() {
         drain(&mut node);
     }
 }
+
+#[test]
+fn a_watch_whose_outcome_is_unknown_is_given_up_too() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: watch, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    reply(&mut node, ms(2), watch, Reply::Failed(Failure::Unknown));
+    let (at, outputs) = wake(&mut node);
+    let id = attempt(&outputs, key);
+    let outputs = reply(&mut node, at, id, GRANTED);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+}
