@@ -232,7 +232,10 @@ pub(crate) enum Phase {
 impl<J: Jitter> Lease<J> {
     /// A candidate that was asked for at `now`. It does nothing before [`Lease::campaign`].
     #[must_use]
-    pub fn new(now: Instant, key: LeaseKey, options: LeaseOptions, jitter: J) -> Self {
+    pub fn new(now: Instant, key: LeaseKey, mut options: LeaseOptions, jitter: J) -> Self {
+        if options.wait == WaitLimit::AtMost(Duration::ZERO) {
+            options.wait = WaitLimit::No;
+        }
         let give_up_at = match options.wait {
             WaitLimit::AtMost(limit) => Some(now + limit),
             WaitLimit::Forever | WaitLimit::No => None,

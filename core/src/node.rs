@@ -138,8 +138,8 @@ impl<J: Jitter> Node<J> {
             }
         };
         let key = LeaseKey(self.next_machine());
-        let impatient = options.wait == WaitLimit::No;
         let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
+        let impatient = lease.options().wait == WaitLimit::No;
         self.leases.insert(key, Entry { lease, slot: slot_id, deadline: None, ready: false });
         if let Some(slot) = self.slots.get_mut(&slot_id) {
             slot.leases += 1;

@@ -434,3 +434,11 @@ fn the_wait_limit_holds_too_while_a_late_grant_goes_back() {
     assert_eq!(failed, Some(&(ms(16_000), Output::Notice(Notice::Failed { lease: KEY, why }))));
     assert_eq!(bench.lease.phase(), Phase::Done);
 }
+
+#[test]
+fn a_wait_of_no_time_at_all_is_one_try() {
+    let mut bench = Bench::new(LeaseOptions { wait: WaitLimit::AtMost(Duration::ZERO), ..options() });
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, Reply::Granted { token: token(10) });
+    assert_eq!(bench.lease.valid(ms(1)), Some(token(10)));
+}
