@@ -131,6 +131,8 @@ struct Waiting {
     campaign: Campaign,
     /// When to look again in any case.
     until: Instant,
+    /// No hints, however many, put the next look off beyond this.
+    latest: Instant,
     /// When to look again because of a hint.
     nudge_at: Option<Instant>,
 }

@@ -29,7 +29,7 @@ impl<J: Jitter> Lease<J> {
             // The store is in no trouble: the lease is as good as theirs.
             campaign.verdict = AcquireFailure::Busy;
             let until = self.now + UNCHOSEN_DELAY + self.jittered(UNCHOSEN_SPREAD);
-            self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+            self.wait_until(campaign, until);
         } else {
             self.try_now(campaign);
         }
@@ -52,6 +52,11 @@ impl<J: Jitter> Lease<J> {
         } else {
             self.try_now(waiting.campaign.clone());
         }
+    }
+
+    fn wait_until(&mut self, campaign: Campaign, until: Instant) {
+        let latest = until + self.options.timing.ttl();
+        self.state = State::Waiting(Waiting { campaign, until, latest, nudge_at: None });
     }
 
     /// Emits one attempt to acquire.
@@ -81,7 +86,7 @@ impl<J: Jitter> Lease<J> {
             self.notice(Notice::Retrying { lease: self.key, failure });
         }
         let until = self.now + self.backoff(campaign.failures);
-        self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+        self.wait_until(campaign, until);
     }
 
     /// The attempt under way was refused, or a slow one before it: the lease is held.
@@ -100,7 +105,7 @@ impl<J: Jitter> Lease<J> {
         campaign.failures = 0;
         self.registered = true;
         let until = self.expiry(remaining.unwrap_or(self.options.timing.ttl()).min(LeaseConfig::MAX_TTL));
-        self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+        self.wait_until(campaign, until);
         self.notice(Notice::Waiting { lease: self.key, token, until });
         if let Some(hint) = hint {
             self.hint(hint);
@@ -137,11 +142,12 @@ impl<J: Jitter> Lease<J> {
                     }
                 }
                 Wake::Held { token, ttl } => {
-                    // A hint is no evidence: it may spare a request, never put off the next look for longer
+                    // Hints are no evidence: they may spare a request, never put off the next look for longer
                     // than our own TTL.
                     waiting.nudge_at = None;
+                    let latest = waiting.latest;
                     if waiting.campaign.verdict == AcquireFailure::Busy {
-                        let until = self.expiry(ttl.min(self.options.timing.ttl()));
+                        let until = self.expiry(ttl.min(self.options.timing.ttl())).min(latest);
                         if let State::Waiting(waiting) = &mut self.state {
                             waiting.until = until;
                         }

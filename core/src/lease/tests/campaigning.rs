@@ -442,3 +442,18 @@ fn a_wait_of_no_time_at_all_is_one_try() {
     bench.reply(ms(1), id, Reply::Granted { token: token(10) });
     assert_eq!(bench.lease.valid(ms(1)), Some(token(10)));
 }
+
+#[test]
+fn false_hints_however_many_put_the_next_look_off_by_no_more_than_our_own_ttl() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(1_000));
+    let wake = Wake::Held { token: token(6), ttl: Duration::from_secs(15) };
+    for second in 0..60 {
+        if !commands(&bench.hint(ms(second * 1_000 + 2), wake)).is_empty() {
+            assert!(second <= 17, "it looked again after {second} s");
+            return;
+        }
+    }
+    panic!("it never looks for itself");
+}
