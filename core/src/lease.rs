@@ -19,7 +19,7 @@
 //! ```
 //!
 //! A candidacy that ends without a lease goes to `Releasing` as well if one of its requests may have been
-//! executed, else to `Over`. `Lingering` waits for answers to acquisitions that are not wanted any more, so
+//! executed, else to `Lingering`. `Lingering` waits for answers to acquisitions that are not wanted any more, so
 //! that a late grant can be given back.
 //!
 //! | reply | what happens |
@@ -212,7 +212,6 @@ enum Then {
 /// Answers to acquisitions that nobody wants any more are still out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lingering {
-    n: Acquisition,
     until: Instant,
 }
 

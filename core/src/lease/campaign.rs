@@ -278,7 +278,8 @@ impl<J: Jitter> Lease<J> {
                 self.registered |= self.options.wait != WaitLimit::No;
                 self.release(n, None, Then::Vanish);
             }
-            _ => self.over(),
+            // An acquisition before this one may still be granted.
+            _ => self.leave(),
         }
     }
 }

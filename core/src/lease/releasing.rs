@@ -115,7 +115,6 @@ impl<J: Jitter> Lease<J> {
 
     pub(super) fn released(&mut self, outcome: ReleaseOutcome) {
         let State::Releasing(releasing) = &self.state else { return };
-        let n = releasing.n;
         match releasing.then {
             Then::Announce => self.notice(Notice::Released { lease: self.key, outcome }),
             Then::Vanish => {}
@@ -124,7 +123,12 @@ impl<J: Jitter> Lease<J> {
                 return;
             }
         }
-        self.state = State::Lingering(Lingering { n, until: self.now });
+        self.leave();
+    }
+
+    /// Nothing is wanted any more.
+    pub(super) fn leave(&mut self) {
+        self.state = State::Lingering(Lingering { until: self.now });
         self.linger();
     }
 

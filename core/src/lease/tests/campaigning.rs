@@ -457,3 +457,23 @@ fn false_hints_however_many_put_the_next_look_off_by_no_more_than_our_own_ttl() 
     }
     panic!("it never looks for itself");
 }
+
+#[test]
+fn giving_up_still_gives_back_a_late_grant_of_an_acquisition_before_the_last() {
+    let mut bench = Bench::new(options());
+    let old = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    let now = again + Duration::from_secs(13);
+    let outputs = bench.reply(now, second, Reply::Granted { token: token(10) });
+    let (id, _) = release(&outputs[outputs.len() - 1..]);
+    bench.reply(now, id, Reply::NotYours);
+    bench.lease.campaign(now, Acquisition(2), Token::ZERO, false);
+    let outputs = bench.drain();
+    let [Command::Acquire { id, .. }] = commands(&outputs)[..] else { panic!("a new acquisition") };
+    bench.reply(now, *id, busy(9_000));
+    bench.end(now);
+    let outputs = bench.reply(now, old, Reply::Granted { token: token(12) });
+    assert_eq!(release(&outputs).1, Some(token(12)));
+}
