@@ -13,6 +13,9 @@ use crate::name::{CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 
+mod handing_over;
+mod walk;
+
 fn ms(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
@@ -551,4 +554,33 @@ fn a_watch_whose_outcome_is_unknown_is_given_up_too() {
     let id = attempt(&outputs, key);
     let outputs = reply(&mut node, at, id, GRANTED);
     assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+}
+
+#[test]
+fn the_answer_to_an_older_watch_says_nothing_of_a_newer_one() {
+    // Old watch reply with a new sequence.
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: first, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    // The name stays known: another candidate lingers.
+    let other = node.acquire(ms(1), name("backup"), options()).expect("fine");
+    node.release(ms(2), key).expect("known");
+    let outputs = drain(&mut node);
+    let id = attempt(&outputs, other);
+    let outputs = reply(&mut node, ms(3), id, GRANTED);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+    node.release(ms(4), other).expect("known");
+    let id = release_of(&drain(&mut node), other);
+    let third = node.acquire(ms(4), name("backup"), options()).expect("fine");
+    let id = attempt(&reply(&mut node, ms(5), id, Reply::Released { others_chosen: false }), third);
+    let outputs = reply(&mut node, ms(6), id, BUSY);
+    let [Command::Watch { id: second, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    assert_ne!(first, second);
+    let before = node.clone();
+    assert_eq!(reply(&mut node, ms(6), first, Reply::Watching), []);
+    assert_eq!(reply(&mut node, ms(6), first, Reply::Failed(Failure::Refused)), []);
+    assert_eq!(node, before, "an answer to an older watch says nothing of this one");
+    attempt(&reply(&mut node, ms(7), second, Reply::Watching), third);
 }

@@ -477,3 +477,21 @@ fn giving_up_still_gives_back_a_late_grant_of_an_acquisition_before_the_last() {
     let outputs = bench.reply(now, old, Reply::Granted { token: token(12) });
     assert_eq!(release(&outputs).1, Some(token(12)));
 }
+
+#[test]
+fn a_refusal_ends_a_row_of_failures() {
+    let mut bench = Bench::new(options());
+    let mut id = bench.campaign(ms(0), Token::ZERO);
+    let mut now = ms(0);
+    for _ in 0..5 {
+        bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
+        now = bench.wait.expect("it tries again");
+        id = attempt(&bench.timeout(now));
+    }
+    bench.reply(now, id, busy(100));
+    now = bench.wait.expect("it looks again");
+    id = attempt(&bench.timeout(now));
+    let outputs = bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
+    assert_eq!(notices(&outputs), [&Notice::Retrying { lease: KEY, failure: Failure::NotExecuted }]);
+    assert!(bench.wait.expect("it tries again") <= now + timing().attempt_timeout() / 16);
+}

@@ -406,3 +406,31 @@ fn a_slow_answer_is_not_taken_for_a_starved_renewal() {
     renewal(&outputs);
     assert_eq!(notices(&outputs), [] as [&Notice; 0]);
 }
+
+#[test]
+fn doubt_is_reported_again_after_a_renewal_has_ended_it() {
+    let mut bench = held(options());
+    for _ in 0..2 {
+        let id = renewal(&bench.timeout(bench.wait.expect("a renewal is due")));
+        let now = bench.lease.now;
+        let outputs = bench.reply(now, id, Reply::Failed(Failure::Unknown));
+        assert!(matches!(notices(&outputs)[..], [Notice::InDoubt { .. }]), "{outputs:?}");
+        let again = bench.wait.expect("again");
+        assert!(again <= now + timing().attempt_timeout() / 16, "the backoff begins anew");
+        let id = renewal(&bench.timeout(again));
+        bench.reply(again, id, Reply::Renewed);
+    }
+}
+
+#[test]
+fn an_acknowledgement_older_than_the_latest_changes_nothing() {
+    let mut bench = held(options());
+    let first = renewal(&bench.timeout(bench.wait.expect("a renewal is due")));
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = renewal(&bench.timeout(again));
+    bench.reply(again, second, Reply::Renewed);
+    let (deadlines, wait) = (bench.lease.deadlines(), bench.wait);
+    assert_eq!(bench.reply(again, first, Reply::Renewed), []);
+    assert_eq!((bench.lease.deadlines(), bench.wait), (deadlines, wait));
+}
