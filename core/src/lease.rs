@@ -345,7 +345,8 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
-    /// The token under which work may start or run at `now`, if there is one.
+    /// The token under which work may start at `now`, if there is one. Work that was asked to stop may run on
+    /// until [`Deadlines::kill_at`], but none may start.
     #[must_use]
     pub fn valid(&self, now: Instant) -> Option<Token> {
         match &self.state {

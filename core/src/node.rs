@@ -274,7 +274,7 @@ impl<J: Jitter> Node<J> {
         self.leases.get(&lease)?.lease.deadlines()
     }
 
-    /// The token under which work may start or run at `now`; `None` if it may not.
+    /// The token under which work may start at `now`; `None` if it may not, also while earlier work is stopped.
     #[must_use]
     pub fn valid(&self, now: Instant, lease: LeaseKey) -> Option<Token> {
         self.leases.get(&lease)?.lease.valid(now)
