@@ -285,6 +285,25 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
+    /// Does what is due; a candidate that waited too long for its turn is told what whoever has the turn was.
+    pub(crate) fn timeout(&mut self, now: Instant, verdict: AcquireFailure) {
+        self.now = self.now.max(now);
+        match &self.state {
+            State::Idle(Idle { give_up_at: Some(at) }) if *at <= self.now => self.fail(verdict),
+            _ => self.advance(now),
+        }
+    }
+
+    /// What is to be said to those behind it whose wait is over.
+    pub(crate) fn verdict(&self) -> AcquireFailure {
+        match &self.state {
+            State::Acquiring(Acquiring { campaign, .. }) | State::Waiting(Waiting { campaign, .. }) => {
+                campaign.verdict
+            }
+            _ => AcquireFailure::Busy,
+        }
+    }
+
     /// Whether it wants a lease and has none.
     fn is_candidate(&self) -> bool {
         match &self.state {

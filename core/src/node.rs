@@ -229,9 +229,9 @@ impl<J: Jitter> Node<J> {
             }
             match self.deadlines.first() {
                 Some(&(deadline, key)) if deadline <= self.now => {
+                    let verdict = self.verdict_before(key);
                     if let Some(entry) = self.leases.get_mut(&key) {
-                        // A timeout is never misuse.
-                        let _ = entry.lease.handle(self.now, Event::Timeout);
+                        entry.lease.timeout(self.now, verdict);
                     }
                     self.settle(key);
                 }

@@ -205,6 +205,13 @@ impl<J: Jitter> Node<J> {
         Ok(())
     }
 
+    /// What whoever has the turn for this lease's name was told.
+    pub(super) fn verdict_before(&self, key: LeaseKey) -> AcquireFailure {
+        let slot = self.leases.get(&key).and_then(|entry| self.slots.get(&entry.slot));
+        let active = slot.and_then(|slot| slot.active).and_then(|active| self.leases.get(&active));
+        active.map_or(AcquireFailure::Busy, |entry| entry.lease.verdict())
+    }
+
     pub(super) fn look_again(&mut self, key: LeaseKey, at_once: bool) {
         if let Some(entry) = self.leases.get_mut(&key) {
             entry.lease.look_again(self.now, at_once);

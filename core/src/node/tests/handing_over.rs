@@ -53,3 +53,24 @@ fn whoever_got_the_lease_is_no_waiter_to_be_forgotten() {
     assert_eq!(commands(&reply(&mut node, at, id, Reply::Released { others_chosen: false })), []);
     assert!(node.is_empty());
 }
+
+#[test]
+fn whoever_waits_too_long_for_its_turn_is_told_whether_the_store_is_the_reason() {
+    let limited = || LeaseOptions { wait: WaitLimit::AtMost(Duration::from_secs(3)), ..options() };
+    let (mut node, _) = holder();
+    let key = node.acquire(ms(0), name("backup"), limited()).expect("fine");
+    node.handle(ms(3_001), Event::Timeout).expect("never misuse");
+    assert_eq!(failures(&drain(&mut node)), [(key, AcquireFailure::Busy)]);
+
+    let mut node = self::node();
+    acquire(&mut node, ms(0));
+    let key = node.acquire(ms(0), name("backup"), limited()).expect("fine");
+    drain(&mut node);
+    let mut failed = Vec::new();
+    while failed.is_empty() {
+        // Nothing is answered.
+        failed = failures(&wake(&mut node).1);
+    }
+    assert_eq!(failed, [(key, AcquireFailure::Unreachable)]);
+    assert_eq!(node.now, ms(3_000));
+}
