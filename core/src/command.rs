@@ -270,7 +270,8 @@ pub enum Notice {
         /// When it ends, unless it is renewed.
         deadlines: Deadlines,
     },
-    /// The store acknowledged a renewal.
+    /// The store acknowledged a renewal. Once the work was asked to stop it only covers the stop: a hold that
+    /// has passed its fence stays invalid, whatever these deadlines say.
     Renewed {
         /// The hold.
         lease: LeaseKey,

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! A candidacy that ends without a lease goes to `Releasing` as well if one of its requests may have been
-//! executed, else to `Over`. `Lingering` waits for answers to acquisitions that are not wanted any more, so
+//! executed, else to `Lingering`. `Lingering` waits for answers to acquisitions that are not wanted any more, so
 //! that a late grant can be given back.
 //!
 //! | reply | what happens |
@@ -131,6 +131,8 @@ struct Waiting {
     campaign: Campaign,
     /// When to look again in any case.
     until: Instant,
+    /// No hints, however many, put the next look off beyond this.
+    latest: Instant,
     /// When to look again because of a hint.
     nudge_at: Option<Instant>,
 }
@@ -210,7 +212,6 @@ enum Then {
 /// Answers to acquisitions that nobody wants any more are still out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Lingering {
-    n: Acquisition,
     until: Instant,
 }
 
@@ -232,7 +233,10 @@ pub(crate) enum Phase {
 impl<J: Jitter> Lease<J> {
     /// A candidate that was asked for at `now`. It does nothing before [`Lease::campaign`].
     #[must_use]
-    pub fn new(now: Instant, key: LeaseKey, options: LeaseOptions, jitter: J) -> Self {
+    pub fn new(now: Instant, key: LeaseKey, mut options: LeaseOptions, jitter: J) -> Self {
+        if options.wait == WaitLimit::AtMost(Duration::ZERO) {
+            options.wait = WaitLimit::No;
+        }
         let give_up_at = match options.wait {
             WaitLimit::AtMost(limit) => Some(now + limit),
             WaitLimit::Forever | WaitLimit::No => None,
@@ -278,6 +282,25 @@ impl<J: Jitter> Lease<J> {
         self.advance(now);
         if self.is_candidate() {
             self.fail(why);
+        }
+    }
+
+    /// Does what is due; a candidate that waited too long for its turn is told what whoever has the turn was.
+    pub(crate) fn timeout(&mut self, now: Instant, verdict: AcquireFailure) {
+        self.now = self.now.max(now);
+        match &self.state {
+            State::Idle(Idle { give_up_at: Some(at) }) if *at <= self.now => self.fail(verdict),
+            _ => self.advance(now),
+        }
+    }
+
+    /// What is to be said to those behind it whose wait is over.
+    pub(crate) fn verdict(&self) -> AcquireFailure {
+        match &self.state {
+            State::Acquiring(Acquiring { campaign, .. }) | State::Waiting(Waiting { campaign, .. }) => {
+                campaign.verdict
+            }
+            _ => AcquireFailure::Busy,
         }
     }
 
@@ -341,7 +364,8 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
-    /// The token under which work may start or run at `now`, if there is one.
+    /// The token under which work may start at `now`, if there is one. Work that was asked to stop may run on
+    /// until [`Deadlines::kill_at`], but none may start.
     #[must_use]
     pub fn valid(&self, now: Instant) -> Option<Token> {
         match &self.state {
@@ -367,6 +391,9 @@ impl<J: Jitter> Lease<J> {
             // Whoever comes next need not wait for a release that nothing depends on, or that has failed once.
             State::Releasing(Releasing { then: Then::Vanish, .. })
             | State::Releasing(Releasing { then: Then::Announce, failures: 1.., .. }) => Phase::Done,
+            State::Releasing(Releasing { then: Then::Resume { .. }, failures: 1.., .. }) => {
+                Phase::Waiting(AcquireFailure::Unreachable)
+            }
             State::Releasing(_) => Phase::Deciding,
             State::Lingering(_) | State::Over => Phase::Done,
         }
@@ -388,6 +415,17 @@ impl<J: Jitter> Lease<J> {
         self.registered
     }
 
+    /// Whether this reply says that a record of ours is gone, and then whether those who wait for that may try
+    /// at once.
+    pub(crate) fn gone_by(&self, reply: Reply) -> Option<bool> {
+        match (reply, &self.state) {
+            (Reply::Released { others_chosen }, _) => Some(!others_chosen),
+            // An earlier try may have removed it, and the answer was lost.
+            (Reply::NotYours, State::Releasing(Releasing { failures: 1.., .. })) => Some(false),
+            _ => None,
+        }
+    }
+
     pub(crate) fn stale_replies(&self) -> u64 {
         self.stale_replies.0
     }
@@ -396,8 +434,13 @@ impl<J: Jitter> Lease<J> {
         !self.output.is_empty()
     }
 
-    /// The earliest instant at which something is due.
+    /// The earliest instant at which something is due. The end of time never comes: what is planned for then
+    /// was put off for ever, and would be due again and again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.planned().filter(|deadline| *deadline < Instant::MAX)
+    }
+
+    fn planned(&self) -> Option<Instant> {
         match &self.state {
             State::Idle(idle) => idle.give_up_at,
             State::Acquiring(acquiring) => {
@@ -422,7 +465,11 @@ impl<J: Jitter> Lease<J> {
             }
             State::Lost(lost) => lost.cover.as_ref().map(|hold| hold.renewal.deadline()),
             State::Releasing(releasing) => {
-                earliest([Some(releasing.until), Some(releasing.request.deadline())])
+                let give_up_at = match releasing.then {
+                    Then::Resume { give_up_at } => give_up_at,
+                    Then::Announce | Then::Vanish => None,
+                };
+                earliest([Some(releasing.until), Some(releasing.request.deadline()), give_up_at])
             }
             State::Lingering(lingering) => Some(lingering.until),
             State::Over => None,

@@ -138,8 +138,8 @@ impl<J: Jitter> Node<J> {
             }
         };
         let key = LeaseKey(self.next_machine());
-        let impatient = options.wait == WaitLimit::No;
         let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
+        let impatient = lease.options().wait == WaitLimit::No;
         self.leases.insert(key, Entry { lease, slot: slot_id, deadline: None, ready: false });
         if let Some(slot) = self.slots.get_mut(&slot_id) {
             slot.leases += 1;
@@ -174,7 +174,8 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
-        let keys: alloc::vec::Vec<_> = self.leases.keys().copied().collect();
+        // The last ones first: whoever queues must not come to its turn only because those before it have left.
+        let keys: alloc::vec::Vec<_> = self.leases.keys().rev().copied().collect();
         for key in keys {
             if let Some(entry) = self.leases.get_mut(&key) {
                 entry.lease.refuse(self.now, AcquireFailure::ShuttingDown);
@@ -228,9 +229,9 @@ impl<J: Jitter> Node<J> {
             }
             match self.deadlines.first() {
                 Some(&(deadline, key)) if deadline <= self.now => {
+                    let verdict = self.verdict_before(key);
                     if let Some(entry) = self.leases.get_mut(&key) {
-                        // A timeout is never misuse.
-                        let _ = entry.lease.handle(self.now, Event::Timeout);
+                        entry.lease.timeout(self.now, verdict);
                     }
                     self.settle(key);
                 }
@@ -273,7 +274,7 @@ impl<J: Jitter> Node<J> {
         self.leases.get(&lease)?.lease.deadlines()
     }
 
-    /// The token under which work may start or run at `now`; `None` if it may not.
+    /// The token under which work may start at `now`; `None` if it may not, also while earlier work is stopped.
     #[must_use]
     pub fn valid(&self, now: Instant, lease: LeaseKey) -> Option<Token> {
         self.leases.get(&lease)?.lease.valid(now)
@@ -342,17 +343,18 @@ impl<J: Jitter> Node<J> {
         match self.leases.get_mut(&key) {
             Some(entry) => {
                 let before = entry.lease.stale_replies();
+                let gone = entry.lease.gone_by(reply);
                 entry.lease.handle(self.now.max(now), Event::Reply { id, reply })?;
                 self.counters.0.stale_replies += entry.lease.stale_replies() - before;
                 let slot = entry.slot;
                 let active = self.slots.get(&slot).and_then(|slot| slot.active);
                 self.clamp(now);
                 self.settle(key);
-                if matches!(reply, Reply::Released { .. })
+                if let Some(at_once) = gone
                     && let Some(active) = active.filter(|active| *active != key)
                 {
                     // It was our own record that the next candidate here may wait for.
-                    self.look_again(active, true);
+                    self.look_again(active, at_once);
                 }
             }
             None => {

@@ -1,5 +1,8 @@
 //! The requests whose answers still matter.
 
+use core::cmp::Reverse;
+use core::mem::discriminant;
+
 use crate::name::{Acquisition, Token};
 use crate::time::Instant;
 
@@ -30,11 +33,16 @@ pub(super) enum Kind {
 pub(super) struct Attempts([Option<Attempt>; 4]);
 
 impl Attempts {
-    /// Keeps an attempt, forgetting the oldest if there are too many.
+    /// Keeps an attempt. If there are too many, the oldest of the kind that there are most of is forgotten, so
+    /// that the latest of each kind stays: releases that nobody answers must not hide a late grant.
     pub(super) fn push(&mut self, attempt: Attempt) {
         if self.0.iter().all(Option::is_some) {
-            self.0.rotate_left(1);
-            self.0[3] = None;
+            let kinds = || self.0.iter().flatten().chain([&attempt]).map(|kept| discriminant(&kept.kind));
+            let many = |kept: &Attempt| kinds().filter(|kind| *kind == discriminant(&kept.kind)).count();
+            let victim = self.0.iter().flatten().max_by_key(|kept| (many(kept), Reverse(kept.sequence)));
+            if let Some(sequence) = victim.map(|kept| kept.sequence) {
+                self.remove(sequence);
+            }
         }
         if let Some(free) = self.0.iter_mut().find(|slot| slot.is_none()) {
             *free = Some(attempt);

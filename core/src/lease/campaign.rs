@@ -24,10 +24,12 @@ impl<J: Jitter> Lease<J> {
         self.advance(now);
         let State::Idle(Idle { give_up_at }) = self.state else { return };
         let verdict = AcquireFailure::Unreachable;
-        let campaign = Campaign { n, floor, give_up_at, unresolved: 0, failures: 0, verdict };
+        let mut campaign = Campaign { n, floor, give_up_at, unresolved: 0, failures: 0, verdict };
         if courtesy && self.options.wait != WaitLimit::No {
+            // The store is in no trouble: the lease is as good as theirs.
+            campaign.verdict = AcquireFailure::Busy;
             let until = self.now + UNCHOSEN_DELAY + self.jittered(UNCHOSEN_SPREAD);
-            self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+            self.wait_until(campaign, until);
         } else {
             self.try_now(campaign);
         }
@@ -52,13 +54,18 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
+    fn wait_until(&mut self, campaign: Campaign, until: Instant) {
+        let latest = until + self.options.timing.ttl();
+        self.state = State::Waiting(Waiting { campaign, until, latest, nudge_at: None });
+    }
+
     /// Emits one attempt to acquire.
     pub(super) fn try_now(&mut self, mut campaign: Campaign) {
         let timing = &self.options.timing;
         let (ttl, timeout) = (timing.ttl(), timing.attempt_timeout());
         let floor = campaign.floor.max(self.seen);
         let id = self.next_id(campaign.n, Kind::Acquire { floor });
-        campaign.unresolved += 1;
+        campaign.unresolved = campaign.unresolved.saturating_add(1);
         let (lease, n, wait) = (self.key, campaign.n, self.options.wait != WaitLimit::No);
         self.command(Command::Acquire { id, lease, n, ttl, floor, wait, timeout });
         let timeout_at = self.now + timeout;
@@ -79,7 +86,7 @@ impl<J: Jitter> Lease<J> {
             self.notice(Notice::Retrying { lease: self.key, failure });
         }
         let until = self.now + self.backoff(campaign.failures);
-        self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+        self.wait_until(campaign, until);
     }
 
     /// The attempt under way was refused, or a slow one before it: the lease is held.
@@ -98,7 +105,7 @@ impl<J: Jitter> Lease<J> {
         campaign.failures = 0;
         self.registered = true;
         let until = self.expiry(remaining.unwrap_or(self.options.timing.ttl()).min(LeaseConfig::MAX_TTL));
-        self.state = State::Waiting(Waiting { campaign, until, nudge_at: None });
+        self.wait_until(campaign, until);
         self.notice(Notice::Waiting { lease: self.key, token, until });
         if let Some(hint) = hint {
             self.hint(hint);
@@ -135,11 +142,12 @@ impl<J: Jitter> Lease<J> {
                     }
                 }
                 Wake::Held { token, ttl } => {
-                    // A hint is no evidence: it may spare a request, never put off the next look for longer
+                    // Hints are no evidence: they may spare a request, never put off the next look for longer
                     // than our own TTL.
                     waiting.nudge_at = None;
+                    let latest = waiting.latest;
                     if waiting.campaign.verdict == AcquireFailure::Busy {
-                        let until = self.expiry(ttl.min(self.options.timing.ttl()));
+                        let until = self.expiry(ttl.min(self.options.timing.ttl())).min(latest);
                         if let State::Waiting(waiting) = &mut self.state {
                             waiting.until = until;
                         }
@@ -270,7 +278,8 @@ impl<J: Jitter> Lease<J> {
                 self.registered |= self.options.wait != WaitLimit::No;
                 self.release(n, None, Then::Vanish);
             }
-            _ => self.over(),
+            // An acquisition before this one may still be granted.
+            _ => self.leave(),
         }
     }
 }

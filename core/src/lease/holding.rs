@@ -11,8 +11,8 @@ impl<J: Jitter> Lease<J> {
     pub fn drain(&mut self, now: Instant) {
         self.advance(now);
         match &self.state {
-            State::Held(Held { hold, .. }) => {
-                self.stop(hold.clone(), StopReason::Drain);
+            State::Held(held) => {
+                self.stop(held.clone(), StopReason::Drain);
                 // Without a grace the hard stop is due at once.
                 self.advance(now);
             }
@@ -42,30 +42,32 @@ impl<J: Jitter> Lease<J> {
     }
 
     /// One interval after the emission of what was acknowledged, rounded down to a slot so that the renewals
-    /// of many leases travel together.
+    /// of many leases travel together; now, if that was before the answer came.
     fn renew_at(&self, emitted: Instant) -> Instant {
         let timing = &self.options.timing;
-        (emitted + timing.renew_interval()).floor_to(timing.slot())
+        (emitted + timing.renew_interval()).floor_to(timing.slot()).max(self.now)
     }
 
     pub(super) fn held_due(&mut self) {
         let State::Held(held) = &self.state else { return };
         let deadlines = self.deadlines_of(held.hold.valid_until);
         if deadlines.fence_at <= self.now {
-            self.stop(held.hold.clone(), StopReason::Fence);
+            self.stop(held.clone(), StopReason::Fence);
         } else if held.max_hold_at.is_some_and(|at| at <= self.now) {
-            self.stop(held.hold.clone(), StopReason::MaxHold);
+            self.stop(held.clone(), StopReason::MaxHold);
         } else {
             self.renewal_due();
         }
     }
 
-    /// Begins to stop the work.
-    fn stop(&mut self, hold: Hold, why: StopReason) {
+    /// Begins to stop the work. However it is stopped, a maximum hold goes on to bound it.
+    fn stop(&mut self, held: Held, why: StopReason) {
+        let Held { hold, max_hold_at } = held;
         let fenced = why == StopReason::Fence;
         let hard_at =
             if fenced { self.deadlines_of(hold.valid_until).kill_at } else { self.now + self.options.grace };
-        let abandon_at = (why == StopReason::MaxHold).then(|| hard_at + self.options.timing.stop_budget());
+        let abandon_at =
+            max_hold_at.map(|at| hard_at.max(at + self.options.grace) + self.options.timing.stop_budget());
         if hard_at > self.now {
             self.command(Command::StopWorkload { lease: self.key, how: Stop::Ask, why });
         }

@@ -11,7 +11,7 @@ use crate::timing::LeaseTiming;
 pub enum WaitLimit {
     /// As long as it takes.
     Forever,
-    /// At most this long.
+    /// At most this long, the requests included. No time at all is the same as [`WaitLimit::No`].
     AtMost(Duration),
     /// One try; not at all.
     No,

@@ -1,8 +1,8 @@
 //! The part of the machine that gives back what it has, or may have, at the store.
 
 use super::{
-    Acquisition, Attempt, Command, CommandId, Held, Idle, Jitter, Kind, Lease, Lingering, Notice,
-    ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token,
+    AcquireFailure, Acquisition, Attempt, Command, CommandId, Held, Idle, Jitter, Kind, Lease, Lingering,
+    Notice, ReleaseOutcome, Releasing, Renewal, Reply, State, Stopping, Then, Token, Wake,
 };
 
 impl<J: Jitter> Lease<J> {
@@ -17,7 +17,7 @@ impl<J: Jitter> Lease<J> {
             }
             State::Lost(lost) if token <= lost.token => self.stale_replies.0 += 1,
             State::Releasing(releasing) if releasing.n == n => {
-                if releasing.token == Some(token) {
+                if releasing.token.is_some_and(|latest| token <= latest) {
                     self.stale_replies.0 += 1;
                 } else {
                     self.release(n, Some(token), releasing.then);
@@ -62,6 +62,9 @@ impl<J: Jitter> Lease<J> {
 
     pub(super) fn releasing_due(&mut self) {
         let State::Releasing(releasing) = &self.state else { return };
+        if matches!(releasing.then, Then::Resume { give_up_at: Some(at) } if at <= self.now) {
+            return self.fail(AcquireFailure::Unreachable);
+        }
         if releasing.until <= self.now {
             return self.released(ReleaseOutcome::Expired);
         }
@@ -88,7 +91,13 @@ impl<J: Jitter> Lease<J> {
     }
 
     pub(super) fn release_reply(&mut self, attempt: Attempt, reply: Reply) {
-        let State::Releasing(releasing) = &self.state else { return };
+        let State::Releasing(releasing) = &self.state else {
+            if let Reply::Released { others_chosen } = reply {
+                // It was an orphan of our own that this candidate may wait for.
+                self.hint(Wake::Free { chosen: !others_chosen });
+            }
+            return;
+        };
         if attempt.sequence < releasing.first || attempt.n != releasing.n {
             self.stale_replies.0 += 1;
             return;
@@ -106,7 +115,6 @@ impl<J: Jitter> Lease<J> {
 
     pub(super) fn released(&mut self, outcome: ReleaseOutcome) {
         let State::Releasing(releasing) = &self.state else { return };
-        let n = releasing.n;
         match releasing.then {
             Then::Announce => self.notice(Notice::Released { lease: self.key, outcome }),
             Then::Vanish => {}
@@ -115,7 +123,12 @@ impl<J: Jitter> Lease<J> {
                 return;
             }
         }
-        self.state = State::Lingering(Lingering { n, until: self.now });
+        self.leave();
+    }
+
+    /// Nothing is wanted any more.
+    pub(super) fn leave(&mut self) {
+        self.state = State::Lingering(Lingering { until: self.now });
         self.linger();
     }
 

@@ -139,14 +139,17 @@ impl<J: Jitter> Node<J> {
 
     pub(super) fn settle_watch(&mut self, slot_id: u64) {
         let Some(slot) = self.slots.get_mut(&slot_id) else { return };
-        let phase = slot.active.and_then(|key| self.leases.get(&key)).map(|entry| entry.lease.phase());
+        let active = slot.active.and_then(|key| self.leases.get(&key)).map(|entry| &entry.lease);
+        let phase = active.map(|lease| lease.phase());
         let queued = slot.candidates.len() > 1;
         let waits = match phase {
             Some(Phase::Waiting(_) | Phase::Deciding | Phase::Idle) => true,
             Some(Phase::Holding) => queued,
             Some(Phase::Done) | None => false,
         };
-        let refused = matches!(phase, Some(Phase::Waiting(AcquireFailure::Busy)));
+        // Whoever only leaves others a start was not refused; the answer to a watch would cut the start short.
+        let refused = matches!(phase, Some(Phase::Waiting(AcquireFailure::Busy)))
+            && active.is_some_and(|lease| lease.registered());
         if refused && slot.watch == Watch::Off {
             let sequence = slot.sequence;
             slot.sequence += 1;
@@ -185,6 +188,8 @@ impl<J: Jitter> Node<J> {
         let active = slot.active;
         if current {
             slot.watch = watch;
+            // It may have been begun all the same.
+            slot.registered |= reply == Reply::Failed(Failure::Unknown);
         }
         self.clamp(now);
         if !current {
@@ -198,6 +203,13 @@ impl<J: Jitter> Node<J> {
             self.watched.remove(&id.machine);
         }
         Ok(())
+    }
+
+    /// What whoever has the turn for this lease's name was told.
+    pub(super) fn verdict_before(&self, key: LeaseKey) -> AcquireFailure {
+        let slot = self.leases.get(&key).and_then(|entry| self.slots.get(&entry.slot));
+        let active = slot.and_then(|slot| slot.active).and_then(|active| self.leases.get(&active));
+        active.map_or(AcquireFailure::Busy, |entry| entry.lease.verdict())
     }
 
     pub(super) fn look_again(&mut self, key: LeaseKey, at_once: bool) {

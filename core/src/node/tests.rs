@@ -13,6 +13,9 @@ use crate::name::{CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 
+mod handing_over;
+mod walk;
+
 fn ms(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
@@ -62,6 +65,14 @@ fn attempt(outputs: &[Output], key: LeaseKey) -> CommandId {
         [Command::Acquire { id, lease, .. }] if lease == key => id,
         ref other => panic!("an attempt of {key} was expected, not {other:?}"),
     }
+}
+
+fn release_of(outputs: &[Output], key: LeaseKey) -> CommandId {
+    let of_key = |command: &Command| match command {
+        Command::Release { id, lease, .. } if *lease == key => Some(*id),
+        _ => None,
+    };
+    commands(outputs).iter().find_map(of_key).unwrap_or_else(|| panic!("a release, not {outputs:?}"))
 }
 
 fn reply(node: &mut Node<SplitMix>, now: Instant, id: CommandId, reply: Reply) -> Vec<Output> {
@@ -416,4 +427,160 @@ fn a_candidacy_goes_on_after_a_late_grant_even_if_its_release_fails_at_first() {
     node.handle(at, Event::Timeout).expect("never misuse");
     let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
     attempt(&reply(&mut node, at, id, Reply::Released { others_chosen: false }), key);
+}
+
+#[test]
+fn shutdown_asks_the_store_for_nothing_on_behalf_of_those_who_queue() {
+    let mut node = node();
+    let keys: Vec<_> =
+        (0..5).map(|_| node.acquire(ms(0), name("backup"), options()).expect("fine")).collect();
+    attempt(&drain(&mut node), keys[0]);
+    node.shutdown(ms(1));
+    let outputs = drain(&mut node);
+    assert_eq!(failures(&outputs).len(), 5);
+    assert_eq!(commands(&outputs).len(), 2, "{outputs:?}");
+    release_of(&outputs, keys[0]);
+    assert!(commands(&outputs).contains(&Command::Unwatch { name: name("backup") }), "{outputs:?}");
+}
+
+/// The next wake-up is handled; what comes of it.
+fn wake(node: &mut Node<SplitMix>) -> (Instant, Vec<Output>) {
+    let Output::Wait(Some(at)) = node.poll() else { panic!("something is due") };
+    node.handle(at, Event::Timeout).expect("never misuse");
+    (at, drain(node))
+}
+
+#[test]
+fn a_release_that_was_executed_though_its_answer_was_lost_still_wakes_our_next_candidate() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    let acquire = attempt(&reply(&mut node, ms(4), id, Reply::Failed(Failure::Unknown)), next);
+    // It came before the release: the record of our own was still there.
+    reply(&mut node, ms(5), acquire, BUSY);
+    let (at, outputs) = wake(&mut node);
+    let id = release_of(&outputs, first);
+    reply(&mut node, at, id, Reply::NotYours);
+    let (soon, outputs) = wake(&mut node);
+    attempt(&outputs, next);
+    assert!(soon <= at + Duration::from_millis(200), "{soon:?}");
+}
+
+#[test]
+fn a_late_release_that_woke_others_leaves_them_a_start_too() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    let acquire = attempt(&reply(&mut node, ms(4), id, Reply::Failed(Failure::Unknown)), next);
+    reply(&mut node, ms(5), acquire, BUSY);
+    let (at, outputs) = wake(&mut node);
+    let id = release_of(&outputs, first);
+    assert_eq!(commands(&reply(&mut node, at, id, Reply::Released { others_chosen: true })), []);
+    let (soon, outputs) = wake(&mut node);
+    attempt(&outputs, next);
+    assert!(soon >= at + Duration::from_millis(5) && soon <= at + Duration::from_millis(200), "{soon:?}");
+}
+
+#[test]
+fn a_try_behind_a_late_grant_that_the_store_does_not_take_back_is_told_so() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(14_000), id, GRANTED);
+    let id = release_of(&outputs, key);
+    let impatient = node.acquire(ms(14_000), name("backup"), no_wait()).expect("fine");
+    assert_eq!(drain(&mut node), []);
+    let outputs = reply(&mut node, ms(14_001), id, Reply::Failed(Failure::Unknown));
+    assert_eq!(failures(&outputs), [(impatient, AcquireFailure::Unreachable)]);
+}
+
+#[test]
+fn a_try_behind_one_who_leaves_others_a_start_is_told_busy_and_no_watch_cuts_the_start_short() {
+    let (mut node, first) = holder();
+    let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
+    node.release(ms(3), first).expect("known");
+    let id = release_of(&drain(&mut node), first);
+    assert_eq!(commands(&reply(&mut node, ms(4), id, Reply::Released { others_chosen: true })), []);
+    let key = node.acquire(ms(5), name("backup"), no_wait()).expect("fine");
+    let outputs = drain(&mut node);
+    assert_eq!(failures(&outputs), [(key, AcquireFailure::Busy)], "the store was in no trouble");
+    assert_eq!(commands(&outputs), []);
+    // One of the others took it: there is nothing to try for.
+    let wake = Wake::Held { token: Token::new(11), ttl: Duration::from_secs(15) };
+    node.handle(ms(6), Event::Hint { name: name("backup"), wake }).expect("fine");
+    drain(&mut node);
+    let Output::Wait(Some(at)) = node.poll() else { panic!("it looks again") };
+    assert!(at > ms(15_000), "{at:?}");
+    assert_eq!(node.name(next), Some(&name("backup")));
+}
+
+#[test]
+fn at_the_end_of_time_nothing_is_due_any_more() {
+    for end in [Instant::MAX, Instant::from_nanos(u64::MAX - 1)] {
+        let (mut node, held) = holder();
+        let waiting = node.acquire(ms(2), name("other"), options()).expect("fine");
+        let id = attempt(&drain(&mut node), waiting);
+        node.handle(end, Event::Timeout).expect("never misuse");
+        let mut outputs = Vec::new();
+        for _ in 0..100 {
+            match node.poll() {
+                Output::Wait(at) => {
+                    assert!(at.is_none_or(|at| at > end));
+                    break;
+                }
+                output => outputs.push(output),
+            }
+        }
+        assert!(outputs.len() < 20, "{outputs:?}");
+        assert_eq!(node.valid(end, held), None);
+        reply(&mut node, end, id, BUSY);
+        node.release(end, held).expect("known");
+        node.release(end, waiting).expect("known");
+        drain(&mut node);
+    }
+}
+
+#[test]
+fn a_watch_whose_outcome_is_unknown_is_given_up_too() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: watch, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    reply(&mut node, ms(2), watch, Reply::Failed(Failure::Unknown));
+    let (at, outputs) = wake(&mut node);
+    let id = attempt(&outputs, key);
+    let outputs = reply(&mut node, at, id, GRANTED);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+}
+
+#[test]
+fn the_answer_to_an_older_watch_says_nothing_of_a_newer_one() {
+    // Old watch reply with a new sequence.
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    let outputs = reply(&mut node, ms(1), id, BUSY);
+    let [Command::Watch { id: first, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    // The name stays known: another candidate lingers.
+    let other = node.acquire(ms(1), name("backup"), options()).expect("fine");
+    node.release(ms(2), key).expect("known");
+    let outputs = drain(&mut node);
+    let id = attempt(&outputs, other);
+    let outputs = reply(&mut node, ms(3), id, GRANTED);
+    assert_eq!(commands(&outputs), [Command::Unwatch { name: name("backup") }]);
+    node.release(ms(4), other).expect("known");
+    let id = release_of(&drain(&mut node), other);
+    let third = node.acquire(ms(4), name("backup"), options()).expect("fine");
+    let id = attempt(&reply(&mut node, ms(5), id, Reply::Released { others_chosen: false }), third);
+    let outputs = reply(&mut node, ms(6), id, BUSY);
+    let [Command::Watch { id: second, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    assert_ne!(first, second);
+    let before = node.clone();
+    assert_eq!(reply(&mut node, ms(6), first, Reply::Watching), []);
+    assert_eq!(reply(&mut node, ms(6), first, Reply::Failed(Failure::Refused)), []);
+    assert_eq!(node, before, "an answer to an older watch says nothing of this one");
+    attempt(&reply(&mut node, ms(7), second, Reply::Watching), third);
 }

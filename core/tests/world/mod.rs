@@ -10,6 +10,8 @@ use tenure_core::*;
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const TTL: Duration = Duration::from_secs(1);
+/// How much longer than usual a message takes at most; its duplicate as much again.
+pub const LONG_DELAY: u64 = 3 * SECOND;
 
 pub struct Tape {
     choices: Vec<u16>,
@@ -66,10 +68,20 @@ pub struct Record {
     pub expires: u64,
 }
 
+/// What a member stands for, or holds.
+struct Candidacy {
+    name: LeaseName,
+    options: LeaseOptions,
+    /// By when it must be decided.
+    give_up_at: Option<Instant>,
+    /// By when its work must have been stopped hard.
+    stop_at: Option<Instant>,
+}
+
 pub struct Member {
     pub node: Node<SplitMix>,
-    /// What it stands for, or holds.
-    candidacies: BTreeMap<LeaseKey, LeaseName>,
+    candidacies: BTreeMap<LeaseKey, Candidacy>,
+    shut: bool,
     clock: Clock,
     pub paused: bool,
     inbox: Vec<Event>,
@@ -89,6 +101,8 @@ enum Happening {
     Resume(usize),
     Finish(usize, LeaseKey),
     Act(usize),
+    Stand(usize, Incarnation, LeaseName),
+    Hint(usize, Incarnation, Event),
     Expire,
 }
 
@@ -102,6 +116,14 @@ pub struct Faults {
     pub crash: bool,
     pub drift: bool,
     pub actions: bool,
+    /// The store says that it failed, before or after it has done what was asked.
+    pub trouble: bool,
+    /// Several candidates for each name in each member, not all of them patient.
+    pub crowd: bool,
+    /// Some of the crowd hold for a limited time only.
+    pub limits: bool,
+    /// Hints that are wrong.
+    pub lies: bool,
 }
 
 pub struct World {
@@ -113,6 +135,8 @@ pub struct World {
     options: LeaseOptions,
     store_clock: Clock,
     pub records: BTreeMap<LeaseName, Record>,
+    /// Who is registered as a waiter, and gets hints.
+    waiters: BTreeMap<LeaseName, BTreeSet<(usize, Incarnation)>>,
     high_water: u64,
     granted: BTreeMap<LeaseName, Token>,
     agenda: BTreeMap<(u64, u64), Happening>,
@@ -140,6 +164,7 @@ impl World {
             options,
             store_clock,
             records: BTreeMap::new(),
+            waiters: BTreeMap::new(),
             high_water: 0,
             granted: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -171,6 +196,7 @@ impl World {
             acquired: 0,
             losses: 0,
             candidacies: BTreeMap::new(),
+            shut: false,
         }
     }
 
@@ -185,7 +211,10 @@ impl World {
 
     fn campaign(&mut self, index: usize) {
         for name in self.names.clone() {
-            self.stand(index, name);
+            let crowd = if self.faults.crowd { self.tape.below(3) } else { 0 };
+            for _ in 0..=crowd {
+                self.stand(index, name.clone());
+            }
         }
         self.pump(index);
         if self.faults.actions {
@@ -196,9 +225,24 @@ impl World {
 
     fn stand(&mut self, index: usize, name: LeaseName) {
         let now = self.local(index);
+        let mut options = self.options.clone();
+        if self.faults.crowd {
+            options.wait = match self.tape.below(4) {
+                1 => WaitLimit::No,
+                2 => WaitLimit::AtMost(Duration::from_nanos(self.tape.below(2 * SECOND))),
+                _ => WaitLimit::Forever,
+            };
+            if self.faults.limits && self.tape.one_in(3) {
+                options.max_hold = Some(Duration::from_nanos(self.tape.below(2 * SECOND)));
+            }
+        }
+        let give_up_at = match options.wait {
+            WaitLimit::AtMost(limit) if !limit.is_zero() => Some(now + limit),
+            _ => None,
+        };
         let member = &mut self.members[index];
-        let key = member.node.acquire(now, name.clone(), self.options.clone()).unwrap();
-        member.candidacies.insert(key, name);
+        let key = member.node.acquire(now, name.clone(), options.clone()).unwrap();
+        member.candidacies.insert(key, Candidacy { name, options, give_up_at, stop_at: None });
     }
 
     /// Ends all faults.
@@ -208,6 +252,16 @@ impl World {
             if self.members[index].paused {
                 self.resume(index);
             }
+        }
+    }
+
+    /// Ends everything in an orderly way.
+    pub fn shutdown(&mut self) {
+        for index in 0..self.members.len() {
+            let now = self.local(index);
+            self.members[index].shut = true;
+            self.members[index].node.shutdown(now);
+            self.pump(index);
         }
     }
 
@@ -251,6 +305,20 @@ impl World {
                 }
             }
             Happening::Act(index) => self.act(index),
+            Happening::Stand(index, incarnation, name) => {
+                if self.members[index].paused {
+                    return self.plan(self.now + SECOND / 10, Happening::Stand(index, incarnation, name));
+                }
+                if self.incarnation(index) == incarnation && !self.members[index].shut {
+                    self.stand(index, name);
+                    self.pump(index);
+                }
+            }
+            Happening::Hint(index, incarnation, event) => {
+                if self.incarnation(index) == incarnation {
+                    self.input(index, event);
+                }
+            }
         }
     }
 
@@ -259,6 +327,9 @@ impl World {
             return;
         }
         let now = self.local(index);
+        if !self.members[index].paused {
+            self.meddle(index);
+        }
         let keys: Vec<_> = self.members[index].held.keys().copied().collect();
         if !self.members[index].paused
             && let Some(&key) = keys.first()
@@ -282,6 +353,37 @@ impl World {
         self.plan(at, Happening::Act(index));
     }
 
+    /// Gives up, drains, or misleads.
+    fn meddle(&mut self, index: usize) {
+        let now = self.local(index);
+        let member = &self.members[index];
+        let idle: Vec<_> =
+            member.candidacies.keys().copied().filter(|key| !member.working.contains_key(key)).collect();
+        if self.faults.crowd && !idle.is_empty() {
+            let key = idle[self.tape.below(idle.len() as u64) as usize];
+            match self.tape.below(6) {
+                1 => self.members[index].node.release(now, key).unwrap(),
+                2 => self.members[index].node.drain(now, key).unwrap(),
+                _ => {}
+            }
+            self.pump(index);
+        }
+        if self.faults.lies {
+            let name = self.names[self.tape.below(self.names.len() as u64) as usize].clone();
+            let wake = match self.tape.below(5) {
+                1 => Wake::Free { chosen: true },
+                2 => Wake::Free { chosen: false },
+                3 => {
+                    let ttl = Duration::from_nanos(self.tape.below(3 * SECOND));
+                    Wake::Held { token: Token::new(self.tape.below(100)), ttl }
+                }
+                4 => return self.input(index, Event::Resync),
+                _ => return,
+            };
+            self.input(index, Event::Hint { name, wake });
+        }
+    }
+
     fn end_work(&mut self, index: usize, lease: LeaseKey) {
         let now = self.local(index);
         self.members[index].working.remove(&lease);
@@ -291,6 +393,8 @@ impl World {
 
     fn resume(&mut self, index: usize) {
         self.members[index].paused = false;
+        // A stop that is found to be due only now begins now.
+        self.members[index].candidacies.values_mut().for_each(|candidacy| candidacy.stop_at = None);
         let mut inbox = std::mem::take(&mut self.members[index].inbox);
         // What a process sees first after a pause is anybody's guess.
         if !inbox.is_empty() && self.tape.one_in(2) {
@@ -341,6 +445,12 @@ impl World {
                             assert!(wait.is_some_and(|wait| wait <= fence), "no wake-up before the fence");
                         }
                     }
+                    for (key, candidacy) in &self.members[index].candidacies {
+                        let over = |at: Option<Instant>| at.is_some_and(|at| at <= local);
+                        assert!(!over(candidacy.give_up_at), "{key} waits beyond its limit");
+                        let works = self.members[index].working.contains_key(key);
+                        assert!(!works || !over(candidacy.stop_at), "{key} works beyond its maximum hold");
+                    }
                     return;
                 }
             }
@@ -361,11 +471,11 @@ impl World {
                 let at = self.now + self.tape.below(SECOND / 2);
                 self.plan(at, Happening::Finish(index, *lease));
             }
-            Command::Watch { id, .. } => {
-                let at = self.now + 1;
-                self.plan(at, Happening::Return(index, self.incarnation(index), *id, Reply::Watching));
+            Command::Watch { .. } | Command::Unwatch { .. } => {
+                let (Command::Watch { name, .. } | Command::Unwatch { name }) = &command else { return };
+                let (name, incarnation) = (name.clone(), self.incarnation(index));
+                self.plan(self.now + 1, Happening::Arrive(index, incarnation, name, command));
             }
-            Command::Unwatch { .. } => {}
             Command::Release { lease, token, .. } => {
                 // S9: invalid before the release is sent.
                 let now = self.local(index);
@@ -380,13 +490,17 @@ impl World {
                 );
                 self.send(index, command);
             }
-            Command::Acquire { .. } | Command::Renew { .. } => self.send(index, command),
+            Command::Acquire { .. } => {
+                assert!(!self.members[index].shut, "a candidacy begins in a shutdown");
+                self.send(index, command);
+            }
+            Command::Renew { .. } => self.send(index, command),
         }
     }
 
     fn delay(&mut self) -> u64 {
         let short = SECOND / 1000 + self.tape.below(SECOND / 100);
-        if self.faults.delay && self.tape.one_in(12) { short + self.tape.below(3 * SECOND) } else { short }
+        if self.faults.delay && self.tape.one_in(12) { short + self.tape.below(LONG_DELAY) } else { short }
     }
 
     fn incarnation(&self, index: usize) -> Incarnation {
@@ -417,25 +531,40 @@ impl World {
         let owner = |n: &Acquisition| Identity::new("node", incarnation).unwrap().owner(*n);
         let store_now = self.store_clock.at(self.now);
         self.records.retain(|_, record| record.expires > store_now);
-        let (id, reply) = match command {
-            Command::Acquire { id, n, ttl, floor, .. } => {
+        if self.faults.trouble
+            && self.tape.one_in(12)
+            && let Some(id) = command.id()
+        {
+            let failure = if self.tape.one_in(8) { Failure::Refused } else { Failure::NotExecuted };
+            let at = self.now + self.delay();
+            return self.plan(at, Happening::Return(index, incarnation, id, Reply::Failed(failure)));
+        }
+        let (id, mut reply) = match command {
+            Command::Acquire { id, n, ttl, floor, wait, .. } => {
                 let expires = store_now + ttl.as_nanos() as u64;
                 let reply = match self.records.get_mut(&name) {
                     Some(record) if record.owner == owner(n) => {
                         record.expires = expires;
                         Reply::Granted { token: record.token }
                     }
-                    Some(record) => Reply::Held {
-                        token: Some(record.token),
-                        remaining: Some(Duration::from_nanos(record.expires - store_now)),
-                    },
+                    Some(record) => {
+                        if *wait {
+                            self.waiters.entry(name).or_default().insert((index, incarnation));
+                        }
+                        Reply::Held {
+                            token: Some(record.token),
+                            remaining: Some(Duration::from_nanos(record.expires - store_now)),
+                        }
+                    }
                     None => {
                         self.high_water = self.high_water.max(floor.get()) + 1;
                         let token = Token::new(self.high_water);
                         // S6: tokens strictly rise over grants.
                         assert!(self.granted.insert(name.clone(), token) < Some(token));
-                        self.records.insert(name, Record { owner: owner(n), token, expires });
+                        self.records.insert(name.clone(), Record { owner: owner(n), token, expires });
                         self.grants += 1;
+                        self.waiters.entry(name.clone()).or_default().remove(&(index, incarnation));
+                        self.hints(&name, |_| Wake::Held { token, ttl: *ttl });
                         Reply::Granted { token }
                     }
                 };
@@ -458,13 +587,33 @@ impl World {
                 });
                 if ours {
                     self.records.remove(&name);
+                    let others = self.waiters.get(&name).into_iter().flatten();
+                    let others_chosen = others.take(2).any(|(waiter, _)| *waiter != index);
+                    self.hints(&name, |place| Wake::Free { chosen: place < 2 });
+                    (*id, Reply::Released { others_chosen })
+                } else {
+                    (*id, Reply::NotYours)
                 }
-                (*id, if ours { Reply::Released { others_chosen: false } } else { Reply::NotYours })
             }
-            Command::Watch { .. } | Command::Unwatch { .. } | Command::StopWorkload { .. } => return,
+            Command::Watch { id, .. } => {
+                self.waiters.entry(name).or_default().insert((index, incarnation));
+                (*id, Reply::Watching)
+            }
+            Command::Unwatch { .. } => {
+                self.waiters.entry(name).or_default().remove(&(index, incarnation));
+                return;
+            }
+            Command::StopWorkload { .. } => return,
         };
+        if self.faults.trouble && self.tape.one_in(12) {
+            reply = Reply::Failed(Failure::Unknown);
+        }
         if self.faults.loss && self.tape.one_in(8) {
-            return;
+            // A watch has no timeout: the driver answers for the store in the end.
+            if !matches!(command, Command::Watch { .. }) {
+                return;
+            }
+            reply = Reply::Failed(Failure::Unknown);
         }
         let at = self.now + self.delay();
         if self.faults.duplication && self.tape.one_in(10) {
@@ -472,6 +621,19 @@ impl World {
             self.plan(later, Happening::Return(index, incarnation, id, reply));
         }
         self.plan(at, Happening::Return(index, incarnation, id, reply));
+    }
+
+    /// Tells all who wait for a lease, the longest waiting first; some don't hear it.
+    fn hints(&mut self, name: &LeaseName, wake: impl Fn(usize) -> Wake) {
+        let waiters: Vec<_> = self.waiters.get(name).into_iter().flatten().copied().collect();
+        for (place, (index, incarnation)) in waiters.into_iter().enumerate() {
+            if self.faults.loss && self.tape.one_in(4) {
+                continue;
+            }
+            let event = Event::Hint { name: name.clone(), wake: wake(place) };
+            let at = self.now + self.delay();
+            self.plan(at, Happening::Hint(index, incarnation, event));
+        }
     }
 
     fn notice(&mut self, index: usize, notice: Notice, now: Instant) {
@@ -482,6 +644,9 @@ impl World {
                 let name = self.members[index].node.name(lease).unwrap().clone();
                 let member = &mut self.members[index];
                 assert!(!member.lost.contains(&(name.clone(), token)), "valid again under a lost token");
+                let candidacy = member.candidacies.get_mut(&lease).unwrap();
+                candidacy.give_up_at = None;
+                candidacy.stop_at = candidacy.options.max_hold.map(|limit| now + limit + self.options.grace);
                 member.working.insert(lease, (name.clone(), token));
                 member.held.insert(lease, (name, token));
                 member.acquired += 1;
@@ -498,11 +663,17 @@ impl World {
             }
             Notice::Failed { why, .. } => {
                 assert!(!matches!(why, AcquireFailure::StoreRegressed { .. }), "the store never regressed");
+                let candidacy = self.members[index].candidacies.get_mut(&lease).unwrap();
+                candidacy.give_up_at = None;
             }
             Notice::Ended { .. } => {
                 self.members[index].held.remove(&lease);
-                let name = self.members[index].candidacies.remove(&lease).unwrap();
-                self.stand(index, name);
+                let Candidacy { name, .. } = self.members[index].candidacies.remove(&lease).unwrap();
+                if !self.faults.crowd && !self.members[index].shut {
+                    return self.stand(index, name);
+                }
+                let at = self.now + SECOND / 50 + self.tape.below(SECOND / 2);
+                self.plan(at, Happening::Stand(index, self.incarnation(index), name));
             }
             _ => {}
         }
@@ -515,7 +686,13 @@ impl World {
         for (index, member) in self.members.iter().enumerate() {
             let local = Instant::from_nanos(member.clock.at(self.now));
             for (key, (name, token)) in &member.held {
-                if member.node.valid(local, *key).is_some() {
+                let deadlines = member.node.deadlines(*key);
+                assert!(
+                    member.node.valid(local, *key).is_none()
+                        || deadlines.is_some_and(|deadlines| local < deadlines.fence_at)
+                );
+                // While it is stopped as well: until then nobody else can have it.
+                if deadlines.is_some_and(|deadlines| local < deadlines.valid_until) {
                     // S2': belief implies ownership.
                     let record =
                         self.records.get(name).unwrap_or_else(|| panic!("{index} believes in nothing"));
@@ -551,6 +728,12 @@ impl World {
                 .any(|(key, (held, _))| held == name && member.node.valid(local, *key).is_some())
         };
         self.members.iter().filter(valid).count()
+    }
+
+    /// How many leases the store holds for somebody.
+    pub fn valid_records(&self) -> usize {
+        let store_now = self.store_clock.at(self.now);
+        self.records.values().filter(|record| record.expires > store_now).count()
     }
 
     /// When the store's clock shows this.

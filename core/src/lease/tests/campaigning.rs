@@ -398,3 +398,100 @@ fn a_refusal_of_an_older_acquisition_because_of_the_newer_one_is_no_regress_of_t
         bench.reply(now.saturating_sub(Duration::from_secs(1)), id, Reply::Granted { token: token(11) });
     assert!(matches!(notices(&outputs)[..], [Notice::Acquired { .. }]), "{outputs:?}");
 }
+
+#[test]
+fn a_candidate_that_waited_for_its_own_orphan_looks_again_once_that_is_gone() {
+    let mut bench = Bench::new(options());
+    let old = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    let now = again + Duration::from_secs(13);
+    let outputs = bench.reply(now, second, Reply::Granted { token: token(10) });
+    let (id, _) = release(&outputs[outputs.len() - 1..]);
+    bench.reply(now, id, Reply::Released { others_chosen: false });
+    bench.lease.campaign(now, Acquisition(2), Token::ZERO, false);
+    let outputs = bench.drain();
+    let [Command::Acquire { id, .. }] = commands(&outputs)[..] else { panic!("a new acquisition") };
+    let id = *id;
+    // The delayed first request of the old acquisition was executed after its release.
+    bench.reply(now, id, Reply::Held { token: Some(token(11)), remaining: Some(Duration::from_secs(15)) });
+    let outputs = bench.reply(now, old, Reply::Granted { token: token(11) });
+    let (id, _) = release(&outputs);
+    let outputs = bench.reply(now, id, Reply::Released { others_chosen: false });
+    assert!(matches!(commands(&outputs)[..], [Command::Acquire { n: Acquisition(2), .. }]), "{outputs:?}");
+}
+
+#[test]
+fn the_wait_limit_holds_too_while_a_late_grant_goes_back() {
+    let limited = LeaseOptions { wait: WaitLimit::AtMost(Duration::from_secs(16)), ..options() };
+    let mut bench = Bench::new(limited);
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(14_000), id, Reply::Granted { token: token(10) });
+    let all = bench.run_until(ms(60_000));
+    let failed = all.iter().find(|(_, output)| matches!(output, Output::Notice(Notice::Failed { .. })));
+    let why = AcquireFailure::Unreachable;
+    assert_eq!(failed, Some(&(ms(16_000), Output::Notice(Notice::Failed { lease: KEY, why }))));
+    assert_eq!(bench.lease.phase(), Phase::Done);
+}
+
+#[test]
+fn a_wait_of_no_time_at_all_is_one_try() {
+    let mut bench = Bench::new(LeaseOptions { wait: WaitLimit::AtMost(Duration::ZERO), ..options() });
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, Reply::Granted { token: token(10) });
+    assert_eq!(bench.lease.valid(ms(1)), Some(token(10)));
+}
+
+#[test]
+fn false_hints_however_many_put_the_next_look_off_by_no_more_than_our_own_ttl() {
+    let mut bench = Bench::new(options());
+    let id = bench.campaign(ms(0), Token::ZERO);
+    bench.reply(ms(1), id, busy(1_000));
+    let wake = Wake::Held { token: token(6), ttl: Duration::from_secs(15) };
+    for second in 0..60 {
+        if !commands(&bench.hint(ms(second * 1_000 + 2), wake)).is_empty() {
+            assert!(second <= 17, "it looked again after {second} s");
+            return;
+        }
+    }
+    panic!("it never looks for itself");
+}
+
+#[test]
+fn giving_up_still_gives_back_a_late_grant_of_an_acquisition_before_the_last() {
+    let mut bench = Bench::new(options());
+    let old = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = attempt(&bench.timeout(again));
+    let now = again + Duration::from_secs(13);
+    let outputs = bench.reply(now, second, Reply::Granted { token: token(10) });
+    let (id, _) = release(&outputs[outputs.len() - 1..]);
+    bench.reply(now, id, Reply::NotYours);
+    bench.lease.campaign(now, Acquisition(2), Token::ZERO, false);
+    let outputs = bench.drain();
+    let [Command::Acquire { id, .. }] = commands(&outputs)[..] else { panic!("a new acquisition") };
+    bench.reply(now, *id, busy(9_000));
+    bench.end(now);
+    let outputs = bench.reply(now, old, Reply::Granted { token: token(12) });
+    assert_eq!(release(&outputs).1, Some(token(12)));
+}
+
+#[test]
+fn a_refusal_ends_a_row_of_failures() {
+    let mut bench = Bench::new(options());
+    let mut id = bench.campaign(ms(0), Token::ZERO);
+    let mut now = ms(0);
+    for _ in 0..5 {
+        bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
+        now = bench.wait.expect("it tries again");
+        id = attempt(&bench.timeout(now));
+    }
+    bench.reply(now, id, busy(100));
+    now = bench.wait.expect("it looks again");
+    id = attempt(&bench.timeout(now));
+    let outputs = bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
+    assert_eq!(notices(&outputs), [&Notice::Retrying { lease: KEY, failure: Failure::NotExecuted }]);
+    assert!(bench.wait.expect("it tries again") <= now + timing().attempt_timeout() / 16);
+}

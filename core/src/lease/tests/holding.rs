@@ -375,3 +375,62 @@ fn a_holder_with_a_healthy_store_never_loses_its_lease() {
     }
     assert!(lost_attempts > 500 && bench.lease.deadlines().is_some());
 }
+
+#[test]
+fn a_drain_does_not_lift_the_maximum_hold() {
+    let options =
+        LeaseOptions { max_hold: Some(Duration::from_secs(60)), grace: Duration::from_secs(10), ..options() };
+    let mut bench = held(options);
+    bench.lease.drain(ms(1));
+    bench.drain();
+    let all = run_with(&mut bench, ms(200_000), Reply::Renewed);
+    let lost = Output::Notice(Notice::Lost { lease: KEY, token: token(10), why: LossReason::Abandoned });
+    let at = all.iter().find(|(_, output)| *output == lost).map(|(at, _)| *at);
+    assert_eq!(at, Some(ms(60_000 + 10_000) + timing().stop_budget()));
+}
+
+#[test]
+fn a_slow_answer_is_not_taken_for_a_starved_renewal() {
+    // The first attempt is granted when the renewal that it calls for should have been sent long ago.
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    bench.timeout(bench.wait.expect("again"));
+    bench.timeout(bench.wait.expect("a timeout"));
+    let now = ms(9_000);
+    bench.lease.handle(now, Event::Timeout).expect("never misuse");
+    bench.drain();
+    bench.reply(now, first, Reply::Granted { token: token(10) });
+    assert_eq!(bench.lease.valid(now), Some(token(10)));
+    let outputs = bench.timeout(now);
+    renewal(&outputs);
+    assert_eq!(notices(&outputs), [] as [&Notice; 0]);
+}
+
+#[test]
+fn doubt_is_reported_again_after_a_renewal_has_ended_it() {
+    let mut bench = held(options());
+    for _ in 0..2 {
+        let id = renewal(&bench.timeout(bench.wait.expect("a renewal is due")));
+        let now = bench.lease.now;
+        let outputs = bench.reply(now, id, Reply::Failed(Failure::Unknown));
+        assert!(matches!(notices(&outputs)[..], [Notice::InDoubt { .. }]), "{outputs:?}");
+        let again = bench.wait.expect("again");
+        assert!(again <= now + timing().attempt_timeout() / 16, "the backoff begins anew");
+        let id = renewal(&bench.timeout(again));
+        bench.reply(again, id, Reply::Renewed);
+    }
+}
+
+#[test]
+fn an_acknowledgement_older_than_the_latest_changes_nothing() {
+    let mut bench = held(options());
+    let first = renewal(&bench.timeout(bench.wait.expect("a renewal is due")));
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let second = renewal(&bench.timeout(again));
+    bench.reply(again, second, Reply::Renewed);
+    let (deadlines, wait) = (bench.lease.deadlines(), bench.wait);
+    assert_eq!(bench.reply(again, first, Reply::Renewed), []);
+    assert_eq!((bench.lease.deadlines(), bench.wait), (deadlines, wait));
+}

@@ -122,3 +122,35 @@ fn the_answer_to_an_older_release_does_not_settle_a_newer_grant() {
     let outputs = bench.reply(ms(4), second, Reply::Released { others_chosen: false });
     assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
 }
+
+#[test]
+fn a_late_answer_to_an_older_attempt_does_not_take_the_place_of_the_release_under_way() {
+    let mut bench = Bench::new(options());
+    let first = bench.campaign(ms(0), Token::ZERO);
+    bench.timeout(bench.wait.expect("a timeout"));
+    let again = bench.wait.expect("again");
+    let outputs = bench.timeout(again);
+    let second = commands(&outputs)[0].id().expect("an id");
+    bench.reply(again, second, Reply::Granted { token: token(10) });
+    let (id, with) = release(&bench.end(again));
+    assert_eq!(with, Some(token(10)));
+    assert_eq!(bench.reply(again, first, Reply::Granted { token: token(9) }), [], "9 was over before 10");
+    let outputs = bench.reply(again, id, Reply::Released { others_chosen: false });
+    assert_eq!(
+        notices(&outputs),
+        [&Notice::Released { lease: KEY, outcome: ReleaseOutcome::Released }, &Notice::Ended { lease: KEY }]
+    );
+}
+
+#[test]
+fn a_late_grant_is_given_back_however_often_its_release_was_tried() {
+    let mut bench = Bench::new(options());
+    let acquire = bench.campaign(ms(0), Token::ZERO);
+    bench.end(ms(1));
+    let all = bench.run_until(ms(14_000));
+    let tries =
+        all.iter().filter(|(_, output)| matches!(output, Output::Command(Command::Release { .. }))).count();
+    assert!(tries >= 4, "none of them was answered: {tries}");
+    let outputs = bench.reply(ms(14_000), acquire, Reply::Granted { token: token(10) });
+    assert_eq!(release(&outputs).1, Some(token(10)), "{outputs:?}");
+}

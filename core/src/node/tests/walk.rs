@@ -1,0 +1,200 @@
+//! A random walk through everything that can happen to a node, with its books checked at every step.
+
+use super::*;
+use crate::jitter::Jitter;
+use crate::lease::Phase;
+
+struct Walk {
+    node: Node<SplitMix>,
+    dice: SplitMix,
+    now: Instant,
+    keys: Vec<LeaseKey>,
+    /// Commands that want a reply; some are answered twice.
+    open: Vec<Command>,
+    token: u64,
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        Self {
+            node: node(),
+            dice: SplitMix::new(seed),
+            now: ms(0),
+            keys: Vec::new(),
+            open: Vec::new(),
+            token: 0,
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.dice.below(bound as u64) as usize
+    }
+
+    fn some_name(&mut self) -> LeaseName {
+        name(["a", "b", "c"][self.below(3)])
+    }
+
+    fn step(&mut self) {
+        let index = self.below(self.keys.len().max(1));
+        let key = self.keys.get(index).copied();
+        match (self.below(16), key) {
+            (0, _) if self.node.len() < 12 => {
+                let wait = [
+                    WaitLimit::Forever,
+                    WaitLimit::Forever,
+                    WaitLimit::No,
+                    WaitLimit::AtMost(Duration::from_secs(self.below(20) as u64)),
+                ][self.below(4)];
+                let max_hold = (self.below(3) == 0).then(|| Duration::from_secs(20));
+                let grace = Duration::from_secs(self.below(2) as u64 * 5);
+                let options = LeaseOptions { wait, max_hold, grace, ..options() };
+                let name = self.some_name();
+                self.keys.push(self.node.acquire(self.now, name, options).expect("not shutting down"));
+            }
+            (1, Some(key)) => self.node.release(self.now, key).expect("known"),
+            (2, Some(key)) => self.node.drain(self.now, key).expect("known"),
+            (3, Some(lease)) => {
+                self.node.handle(self.now, Event::WorkloadExited { lease }).expect("known");
+            }
+            (4, _) => {
+                let name = self.some_name();
+                let wake = match self.below(3) {
+                    0 => Wake::Free { chosen: true },
+                    1 => Wake::Free { chosen: false },
+                    _ => Wake::Held { token: Token::new(self.token), ttl: Duration::from_secs(3) },
+                };
+                self.node.handle(self.now, Event::Hint { name, wake }).expect("a hint is never misuse");
+            }
+            (5, _) if self.below(8) == 0 => {
+                self.node.handle(self.now, Event::Resync).expect("never misuse");
+            }
+            (6 | 7, _) => {
+                self.now = self.now + Duration::from_millis(self.dice.below(6_000));
+                self.node.handle(self.now, Event::Timeout).expect("never misuse");
+            }
+            _ if !self.open.is_empty() => {
+                let index = self.below(self.open.len());
+                let command = self.open[index].clone();
+                if self.below(8) > 0 {
+                    self.open.swap_remove(index);
+                }
+                let reply = self.answer(&command);
+                let id = command.id().expect("it wants a reply");
+                self.node.handle(self.now, Event::Reply { id, reply }).expect("it fits");
+            }
+            _ => {}
+        }
+        self.drain();
+        self.check();
+    }
+
+    fn answer(&mut self, command: &Command) -> Reply {
+        match self.below(12) {
+            0 => return Reply::Failed(Failure::NotExecuted),
+            1 => return Reply::Failed(Failure::Unknown),
+            2 if self.below(4) == 0 => return Reply::Failed(Failure::Refused),
+            _ => {}
+        }
+        let yes = self.below(3) > 0;
+        match command {
+            Command::Acquire { floor, .. } if yes => {
+                self.token = self.token.max(floor.get()) + 1;
+                Reply::Granted { token: Token::new(self.token) }
+            }
+            Command::Acquire { .. } => Reply::Held {
+                token: yes.then_some(Token::new(self.token)),
+                remaining: Some(Duration::from_millis(self.dice.below(9_000))),
+            },
+            Command::Renew { .. } if yes => Reply::Renewed,
+            Command::Release { .. } if yes => Reply::Released { others_chosen: self.below(2) == 0 },
+            Command::Watch { .. } => Reply::Watching,
+            _ => Reply::NotYours,
+        }
+    }
+
+    fn drain(&mut self) {
+        for output in drain(&mut self.node) {
+            match output {
+                Output::Command(command) if command.id().is_some() => self.open.push(command),
+                Output::Notice(Notice::Ended { lease }) => self.keys.retain(|key| *key != lease),
+                _ => {}
+            }
+        }
+        if self.open.len() > 30 {
+            self.open.remove(0);
+        }
+    }
+
+    /// What holds whenever everything was polled.
+    fn check(&self) {
+        let node = &self.node;
+        assert!(node.ready.is_empty() && node.output.is_empty() && node.resync_from.is_none());
+        let mut deadlines = alloc::collections::BTreeSet::new();
+        for (key, entry) in &node.leases {
+            assert_eq!(entry.deadline, entry.lease.deadline());
+            assert!(entry.deadline.is_none_or(|at| at > self.now), "{key} is overdue");
+            deadlines.extend(entry.deadline.map(|at| (at, *key)));
+            let phase = entry.lease.phase();
+            let may_sleep = phase == Phase::Idle || phase == Phase::Holding && node.deadlines(*key).is_none();
+            assert!(entry.deadline.is_some() || may_sleep, "{key} hangs for ever");
+            let slot = &node.slots[&entry.slot];
+            let queued = slot.candidates.contains(key);
+            // A candidate that ends its part never comes back to it.
+            assert_eq!(queued, queued && phase != Phase::Done, "{key}");
+            if slot.active != Some(*key) && queued {
+                assert_eq!(phase, Phase::Idle, "{key} talks to the store out of turn");
+            }
+        }
+        assert_eq!(deadlines, node.deadlines);
+        assert_eq!(node.names.len(), node.slots.len());
+        for (id, slot) in &node.slots {
+            assert_eq!(node.names[&slot.name], *id);
+            assert_eq!(slot.leases, node.leases.values().filter(|entry| entry.slot == *id).count());
+            assert!(slot.leases > 0 && slot.impatient.is_subset(&slot.candidates));
+            assert_eq!(slot.active.is_some(), !slot.candidates.is_empty(), "nobody takes the turn");
+            let phase = slot.active.map(|key| node.leases[&key].lease.phase());
+            assert_ne!(phase, Some(Phase::Idle), "whoever has its turn takes it");
+            if matches!(phase, Some(Phase::Waiting(_) | Phase::Holding)) {
+                assert!(slot.impatient.is_empty(), "a try is answered at once");
+            }
+            let watching = matches!(slot.watch, Watch::Asked { .. } | Watch::On);
+            assert_eq!(watching, node.watched.contains(id));
+            let wanted = match phase {
+                None => false,
+                Some(Phase::Holding) => slot.candidates.len() > 1,
+                Some(_) => true,
+            };
+            assert!(
+                wanted || !(watching || slot.registered),
+                "the store goes on telling us of {}",
+                slot.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_books_agree_whatever_happens_and_nothing_is_left_in_the_end() {
+    for seed in 0..300 {
+        let mut walk = Walk::new(seed);
+        for _ in 0..600 {
+            walk.step();
+        }
+        walk.node.shutdown(walk.now);
+        walk.drain();
+        walk.check();
+        for key in walk.keys.clone() {
+            walk.node.release(walk.now, key).expect("known");
+        }
+        walk.drain();
+        while let Output::Wait(Some(at)) = walk.node.poll() {
+            walk.now = at;
+            walk.node.handle(at, Event::Timeout).expect("never misuse");
+            walk.drain();
+            walk.check();
+        }
+        let node = &walk.node;
+        assert!(node.is_empty() && node.slots.is_empty() && node.names.is_empty());
+        assert!(node.watched.is_empty() && node.deadlines.is_empty());
+    }
+}
