@@ -176,6 +176,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("process {:?} said: {:#?}", self.pid(), self.stderr.so_far());
+        }
         if self.status.is_none() {
             // The guardian kills what is below it.
             let _ = self.child.kill();
