@@ -92,6 +92,29 @@ enum Happening {
     Expire,
 }
 
+/// What the leases protect: it refuses a token below the highest that it has seen.
+#[derive(Default)]
+struct Resource {
+    /// Which grant of its lease a token belongs to, counted in the order of the store.
+    grants: BTreeMap<(LeaseName, Token), u64>,
+    /// The highest token that was used, and the grant of the last write that was accepted.
+    highest: BTreeMap<LeaseName, (Token, u64)>,
+}
+
+impl Resource {
+    /// S5: once a later holder has written, no earlier one's write is accepted.
+    fn write(&mut self, name: &LeaseName, token: Token) -> bool {
+        let grant = self.grants[&(name.clone(), token)];
+        let (highest, last) = self.highest.entry(name.clone()).or_insert((token, grant));
+        if token < *highest {
+            return false;
+        }
+        assert!(grant >= *last, "grant {grant} wrote after grant {last}");
+        (*highest, *last) = (token, grant);
+        true
+    }
+}
+
 /// Which faults there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -115,10 +138,12 @@ pub struct World {
     pub records: BTreeMap<LeaseName, Record>,
     high_water: u64,
     granted: BTreeMap<LeaseName, Token>,
+    resource: Resource,
     agenda: BTreeMap<(u64, u64), Happening>,
     serial: u64,
     incarnations: u128,
     pub grants: u64,
+    pub refused_writes: u64,
     pub events: u64,
 }
 
@@ -142,10 +167,12 @@ impl World {
             records: BTreeMap::new(),
             high_water: 0,
             granted: BTreeMap::new(),
+            resource: Resource::default(),
             agenda: BTreeMap::new(),
             serial: 0,
             incarnations: 0,
             grants: 0,
+            refused_writes: 0,
             events: 0,
         };
         for (index, clock) in clocks.into_iter().enumerate() {
@@ -291,6 +318,10 @@ impl World {
 
     fn resume(&mut self, index: usize) {
         self.members[index].paused = false;
+        // A write that it was about to send when it was paused.
+        for (name, token) in self.members[index].working.values() {
+            self.refused_writes += u64::from(!self.resource.write(name, *token));
+        }
         let mut inbox = std::mem::take(&mut self.members[index].inbox);
         // What a process sees first after a pause is anybody's guess.
         if !inbox.is_empty() && self.tape.one_in(2) {
@@ -434,8 +465,9 @@ impl World {
                         let token = Token::new(self.high_water);
                         // S6: tokens strictly rise over grants.
                         assert!(self.granted.insert(name.clone(), token) < Some(token));
-                        self.records.insert(name, Record { owner: owner(n), token, expires });
+                        self.records.insert(name.clone(), Record { owner: owner(n), token, expires });
                         self.grants += 1;
+                        self.resource.grants.insert((name, token), self.grants);
                         Reply::Granted { token }
                     }
                 };
@@ -480,6 +512,7 @@ impl World {
             Notice::Acquired { token, deadlines, .. } => {
                 assert!(now < deadlines.fence_at, "work starts only before the fence");
                 let name = self.members[index].node.name(lease).unwrap().clone();
+                assert!(self.resource.write(&name, token), "a new holder is refused");
                 let member = &mut self.members[index];
                 assert!(!member.lost.contains(&(name.clone(), token)), "valid again under a lost token");
                 member.working.insert(lease, (name.clone(), token));
