@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Place, Running, bare_tenure, lives, output};
+use crate::harness::{Place, Running, bare_tenure, block, lives, output};
 
 /// A lease that somebody holds for as long as the returned program is kept.
 fn held(place: &Place) -> Running {
@@ -25,12 +25,13 @@ fn the_command_runs_and_its_exit_code_is_ours() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended_gives_128_and_the_signals_number() {
+fn a_command_that_a_signal_ended_gives_128_and_the_signals_number_and_its_lease_back() {
     let place = Place::new();
-    for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("HUP", 129)] {
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("ABRT", 134), ("SEGV", 139), ("HUP", 129)] {
         let script = format!("kill -{signal} $$");
-        let (ended, ..) = output(place.tenure(&["run", "--lease", "job", "--", "sh", "-c", &script]));
-        assert_eq!(ended, Some(code), "SIG{signal}");
+        // Without waiting: the one before has given the lease back.
+        let options = ["run", "--lease", "job", "--no-wait", "--", "sh", "-c", &script];
+        assert_eq!(output(place.tenure(&options)).0, Some(code), "SIG{signal}");
     }
 }
 
@@ -101,7 +102,7 @@ fn a_busy_lease_is_code_75_and_the_message_says_who_has_it() {
     let place = Place::new();
     let holder = held(&place);
     for limit in [&["--no-wait"][..], &["--wait", "50ms"]] {
-        let mut command = place.tenure(&["run", "--lease", "job"]);
+        let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "2s"]);
         command.args(limit).args(["--", "echo", "never"]);
         let (code, out, err) = output(command);
         assert_eq!(code, Some(75), "{err}");
@@ -164,8 +165,13 @@ fn arguments_that_make_no_sense_are_code_64() {
         (&["run", "--lease", "job", "--"], "COMMAND"),
         (&["run", "--lease", "job", "--ttl", "15", "--", "true"], "15s"),
         (&["run", "--lease", "job", "--ttl", "1M", "--", "true"], "\"M\""),
+        (&["run", "--lease", "job", "--ttl", "0s", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl=-1s", "--", "true"], "--ttl"),
         (&["run", "--lease", "job", "--ttl", "1ms", "--", "true"], "ttl"),
         (&["run", "--lease", "job", "--ttl", "100d", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "109500d", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "18446744073709551615ms", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "18446744073709551615d", "--", "true"], "--ttl"),
         (&["run", "--lease", "job", "--max-hold", "0s", "--", "true"], "zero"),
         (&["run", "--lease", "", "--", "true"], "empty"),
         (&["run", "--lease", "job", "--wait", "1s", "--no-wait", "--", "true"], "--no-wait"),
@@ -192,7 +198,7 @@ fn help_and_version_go_to_standard_output_and_name_the_exit_codes() {
         command
     });
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    for part in ["--on-lost", "--grace", "75", "busy", "TENURE_TOKEN"] {
+    for part in ["--on-lost", "--grace", "[default: 15s]", "75", "busy", "TENURE_TOKEN"] {
         assert!(out.contains(part), "{part} is missing in {out}");
     }
     let mut command = bare_tenure();
@@ -249,23 +255,23 @@ fn a_store_that_cannot_be_used_is_refused_with_its_name() {
 #[test]
 fn a_store_that_cannot_be_reached_in_time_is_code_69_and_one_that_comes_back_is_used() {
     let place = Place::new();
-    let folder = place.path("later");
-    let url = format!("sqlite:{}/leases.db", folder.display());
     let run = |limit: &[&str]| {
-        let mut command = place.tenure(&["run", "--lease", "job", "--store", &url]);
+        let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "2s"]);
         command.args(limit).args(["--", "echo", "at last"]);
         command
     };
-    let (code, _, err) = output(run(&["--wait", "100ms"]));
-    if code == Some(78) {
-        // A missing folder counts as a mistake of the user's here, not as a store that is down.
-        assert!(err.contains("later"), "{err}");
-        return;
+    assert_eq!(output(place.tenure(&["run", "--lease", "another", "--", "true"])).0, Some(0));
+    // Somebody keeps everybody else from writing to it.
+    let blocked = block(&place);
+    for limit in [&["--wait", "100ms"][..], &["--no-wait"]] {
+        let (code, out, err) = output(run(limit));
+        assert_eq!((code, out.as_str()), (Some(69), ""), "{limit:?}: {err}");
+        assert!(err.contains("lease \"job\" was not acquired"), "{limit:?}: {err}");
     }
-    assert_eq!(code, Some(69), "{err}");
     let mut patient = Running::start(run(&[]));
     patient.stderr.wait_for("trying again");
-    std::fs::create_dir(&folder).unwrap();
+    assert!(!patient.has_ended());
+    drop(blocked);
     assert_eq!(patient.code(), Some(0));
     assert_eq!(patient.stdout.to_the_end(), ["at last"]);
 }
