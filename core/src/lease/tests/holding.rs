@@ -375,3 +375,23 @@ fn a_holder_with_a_healthy_store_never_loses_its_lease() {
     }
     assert!(lost_attempts > 500 && bench.lease.deadlines().is_some());
 }
+
+#[test]
+fn huge_waits_graces_and_holds_overflow_nothing_and_never_end() {
+    let huge = LeaseOptions {
+        wait: WaitLimit::AtMost(Duration::MAX),
+        grace: Duration::MAX,
+        max_hold: Some(Duration::MAX),
+        ..options()
+    };
+    let mut bench = held(huge);
+    let mut all = run_with(&mut bench, ms(600_000), Reply::Renewed);
+    bench.lease.drain(ms(600_000));
+    all.extend(bench.drain().into_iter().map(|output| (ms(600_000), output)));
+    all.extend(run_with(&mut bench, ms(1_200_000), Reply::Renewed));
+    assert_eq!(stops(&all), [(ms(600_000), stop(Stop::Ask, StopReason::Drain))]);
+    assert!(
+        bench.lease.deadlines().is_some_and(|deadlines| deadlines.fence_at > ms(1_200_000)),
+        "it is kept"
+    );
+}
