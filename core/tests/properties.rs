@@ -40,7 +40,8 @@ fn choices() -> impl Strategy<Value = Vec<u16>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S1, S2, S3, S4, S5, S6, S7, S8, S9: the world checks them at every step; see there.
+    /// S1, S2, S3, S4, S5, S6, S7, S9: the world checks them at every step, and repeats and loses messages, which is
+    /// S8; see there.
     #[test]
     fn belief_implies_ownership_whatever_the_network_the_clocks_and_the_pauses_do(
         nodes in 1_usize..4, names in 1_usize..3, faults in faults(), choices in choices()

@@ -72,6 +72,7 @@ fn renewals_that_fail_put_the_lease_in_doubt_and_then_end_it_at_the_fence() {
     }
 }
 
+/// S7.
 #[test]
 fn nothing_revives_a_lease_after_its_fence() {
     let world = World::new();
@@ -129,6 +130,7 @@ fn a_hold_survives_a_block_of_half_its_ttl_and_the_delay_is_reported() {
     assert!(lease.is_valid());
 }
 
+/// S3.
 #[test]
 fn after_a_block_of_twice_the_ttl_the_guard_is_invalid_before_anything_else_runs() {
     let world = World::new();
@@ -185,6 +187,7 @@ fn work_that_ends_in_time_gives_its_result_even_if_the_lease_ended_during_its_la
     assert_eq!(outcome, Ok(ReleaseOutcome::NotHeld), "a late release is no failure");
 }
 
+/// S3.
 #[test]
 fn run_does_not_begin_work_under_a_lease_that_is_over() {
     let world = World::new();
@@ -197,6 +200,7 @@ fn run_does_not_begin_work_under_a_lease_that_is_over() {
     assert!(!begun);
 }
 
+/// S4.
 #[test]
 fn run_drops_the_work_at_the_fence() {
     let world = World::new();

@@ -47,6 +47,7 @@ fn a_hand_over_among_fifty_processes_costs_a_few_writes() {
     assert!(tries <= 8, "{tries} tries for one hand-over");
 }
 
+/// L1.
 #[test]
 fn a_waiter_whose_holder_dies_gets_the_lease_after_the_ttl() {
     let world = World::new();
