@@ -188,6 +188,28 @@ fn an_unchosen_waiter_leaves_the_chosen_a_start_and_stands_back_when_the_lease_i
 }
 
 #[test]
+fn many_waiters_do_not_come_at_the_same_time() {
+    let (mut expiry, mut release) = (Vec::new(), Vec::new());
+    for seed in 0..100 {
+        let lease = Lease::new(ms(0), KEY, options(), SplitMix::new(seed));
+        let mut bench = Bench { lease, wait: None };
+        let id = bench.campaign(ms(0), Token::ZERO);
+        bench.reply(ms(1), id, busy(9_000));
+        expiry.extend(bench.wait);
+        bench.hint(ms(50), Wake::Free { chosen: false });
+        release.extend(bench.wait);
+    }
+    // The spread is 100 ms after an expiry and 195 ms after a release.
+    for (mut times, spread) in [(expiry, 80), (release, 150)] {
+        times.sort_unstable();
+        assert!(times[99].saturating_since(times[0]) >= Duration::from_millis(spread), "{times:?}");
+        let crowd =
+            times.windows(20).any(|some| some[19].saturating_since(some[0]) < Duration::from_millis(1));
+        assert!(!crowd, "{times:?}");
+    }
+}
+
+#[test]
 fn repeated_hints_do_not_put_an_unchosen_waiter_off() {
     let mut bench = Bench::new(options());
     let id = bench.campaign(ms(0), Token::ZERO);
