@@ -343,7 +343,8 @@ impl Database {
         })?
     }
 
-    /// Removes the liveness files that nobody needs any more, now and then.
+    /// Removes the liveness files that nobody needs any more, now and then. As long as a lease or a waiter names
+    /// a handle, its file is what proves that it is dead.
     pub(crate) fn clean(&mut self, now: Instant) {
         if now < self.next_cleaning {
             return;
@@ -353,9 +354,15 @@ impl Database {
         if dead.is_empty() {
             return;
         }
-        let named = self.read("can't look for handles", |transaction| transaction.holders());
+        let named = self.read("can't look for handles", |transaction| transaction.named());
         let Ok(named) = named else { return };
-        for handle in dead.into_iter().filter(|handle| !named.contains(handle)) {
+        let mut buried = dead.into_iter().filter(|handle| !named.contains(handle)).peekable();
+        // What they waited for is over as well. Somebody else who writes just now is not waited for.
+        let sweep = |transaction: &mut Transaction<'_>| transaction.sweep_waiters().map(Ok);
+        if buried.peek().is_none() || self.write("can't remove old waiters", now, sweep).is_err() {
+            return;
+        }
+        for handle in buried {
             self.live.bury(handle);
         }
     }

@@ -431,10 +431,13 @@ impl Transaction<'_> {
             .map(drop)
     }
 
-    /// The handles that hold leases.
-    pub(crate) fn holders(&self) -> rusqlite::Result<BTreeSet<HandleId>> {
+    /// The handles that hold leases, or wait for one.
+    pub(crate) fn named(&self) -> rusqlite::Result<BTreeSet<HandleId>> {
         self.connection
-            .prepare_cached("SELECT DISTINCT handle FROM lease WHERE boot = ?1 AND expires > ?2")?
+            .prepare_cached(
+                "SELECT handle FROM lease WHERE boot = ?1 AND expires > ?2
+                 UNION SELECT handle FROM waiter WHERE boot = ?1 AND expires > ?2",
+            )?
             .query_map(params![self.boot, signed(self.now.as_nanos())], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(HandleId::from_bytes))
             })?

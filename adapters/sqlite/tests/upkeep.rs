@@ -11,7 +11,12 @@ use common::*;
 use futures::executor::block_on;
 use other::*;
 use tenure_sqlite::SqliteStore;
-use tenure_store::{Operation, Store};
+use tenure_store::{Operation, Released, Store};
+
+fn liveness_files(folder: &Folder) -> usize {
+    let live = format!("{}.live", folder.database().display());
+    fs::read_dir(live).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "bell").count()
+}
 
 #[test]
 fn the_files_of_dead_processes_are_removed_once_their_leases_are_over() {
@@ -24,10 +29,7 @@ fn the_files_of_dead_processes_are_removed_once_their_leases_are_over() {
     let mut holder = Other::start(&folder, "", 7);
     holder.acquire("long", TTL);
     holder.kill();
-    let files = || {
-        let live = format!("{}.live", folder.database().display());
-        fs::read_dir(live).unwrap().filter(|entry| entry.as_ref().unwrap().file_name() != "bell").count()
-    };
+    let files = || liveness_files(&folder);
     let store = folder.store();
     until("the short leases are over", || {
         (0..3).all(|round| block_on(store.inspect(name(&format!("short-{round}")))).unwrap().is_none())
@@ -68,6 +70,40 @@ fn leases_that_ran_out_leave_nothing_behind() {
     });
     assert_eq!(count("waiter"), 0);
     assert_eq!(block_on(store.list(None, 10)), Ok(vec![]));
+}
+
+#[test]
+fn waiters_that_died_leave_nothing_behind() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    granted(&store, "y", owner(1, 1), TTL);
+    for round in 0..3 {
+        let mut other = Other::start(&folder, "", 10 + round);
+        for lease in ["x", "y"] {
+            assert_eq!(other.ask(&format!("wait {lease}")), ["waiting"]);
+        }
+        other.kill();
+    }
+    let waiters = |lease: &str| -> i64 {
+        let database = rusqlite::Connection::open(folder.database()).unwrap();
+        let count = "SELECT count(*) FROM waiter WHERE name = CAST(?1 AS BLOB)";
+        database.query_row(count, [lease], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((waiters("x"), waiters("y")), (3, 3));
+    // A release sees that nobody is there who could be woken.
+    assert_eq!(
+        release(&store, "x", owner(1, 0), Some(token)),
+        Ok(Released::Released { others_chosen: false })
+    );
+    assert_eq!(waiters("x"), 0);
+    // And those that were not heard of for long are removed, by whoever comes next.
+    let database = rusqlite::Connection::open(folder.database()).unwrap();
+    database.execute("UPDATE waiter SET expires = 1", []).unwrap();
+    let next = folder.store();
+    held(&next, "y", owner(2, 0), TTL);
+    assert_eq!(waiters("y"), 0);
+    assert_eq!(liveness_files(&folder), 2, "those of the two stores that are open");
 }
 
 #[test]

@@ -74,6 +74,34 @@ mod tests {
         assert!(first > Instant::ZERO);
     }
 
+    /// In a time namespace the clock that counts suspend can be moved on, and the one that does not stays.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_clock_counts_the_time_that_a_machine_sleeps() {
+        use rustix::time::{ClockId, clock_gettime};
+        const INSIDE: &str = "TENURE_TEST_IN_TIME_NAMESPACE";
+        if std::env::var_os(INSIDE).is_some() {
+            let awake = clock_gettime(ClockId::Monotonic);
+            let slept = now().as_nanos() / 1_000_000_000 - u64::try_from(awake.tv_sec).unwrap();
+            assert!(slept >= 100_000, "{slept} s of 100000 s");
+            return;
+        }
+        let unshare = |program: &std::ffi::OsStr| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--time", "--boottime", "100000", "--fork", "--"]).arg(program);
+            command
+        };
+        if !unshare("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+            println!("skipped: a time namespace can't be made here");
+            return;
+        }
+        let mut inside = unshare(std::env::current_exe().unwrap().as_ref());
+        inside.args(["the_clock_counts_the_time_that_a_machine_sleeps"]).env(INSIDE, "1");
+        let output = inside.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+
     #[test]
     fn a_wall_clock_before_1970_or_far_in_the_future_neither_panics_nor_wraps() {
         let year_1960 = UNIX_EPOCH - Duration::from_secs(10 * 365 * 86_400);

@@ -9,7 +9,7 @@ use super::slots::Watch;
 use crate::command::{AcquireFailure, Command, Event, Failure, Misuse, Notice, Output, Reply, Stop, Wake};
 use crate::jitter::SplitMix;
 use crate::lease::{LeaseOptions, WaitLimit};
-use crate::name::{CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
+use crate::name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 
@@ -75,6 +75,14 @@ fn release_of(outputs: &[Output], key: LeaseKey) -> CommandId {
     commands(outputs).iter().find_map(of_key).unwrap_or_else(|| panic!("a release, not {outputs:?}"))
 }
 
+/// Which acquisition the only command stands for.
+fn acquisition(outputs: &[Output]) -> Acquisition {
+    match commands(outputs)[..] {
+        [Command::Acquire { n, .. }] => n,
+        ref other => panic!("an attempt was expected, not {other:?}"),
+    }
+}
+
 fn reply(node: &mut Node<SplitMix>, now: Instant, id: CommandId, reply: Reply) -> Vec<Output> {
     node.handle(now, Event::Reply { id, reply }).expect("the reply fits");
     drain(node)
@@ -125,6 +133,20 @@ fn candidates_of_one_process_queue_and_only_the_first_talks_to_the_store() {
     let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
     let outputs = reply(&mut node, ms(4), id, Reply::Released { others_chosen: false });
     attempt(&outputs, others[0]);
+}
+
+#[test]
+fn of_many_waiters_of_one_process_one_tries_when_the_lease_becomes_free() {
+    let (mut node, first) = waiter();
+    for _ in 0..100 {
+        node.acquire(ms(4), name("backup"), options()).expect("fine");
+    }
+    assert_eq!(drain(&mut node), []);
+    node.handle(ms(5), Event::Hint { name: name("backup"), wake: Wake::Free { chosen: true } })
+        .expect("fine");
+    let id = attempt(&drain(&mut node), first);
+    // It came too late: nobody else of this process need try.
+    assert_eq!(commands(&reply(&mut node, ms(6), id, BUSY)), []);
 }
 
 #[test]
@@ -197,7 +219,7 @@ fn a_release_that_the_store_does_not_answer_does_not_hold_up_the_next_candidate(
 }
 
 #[test]
-fn after_a_loss_the_release_is_sent_before_the_next_campaign() {
+fn after_a_loss_the_release_is_sent_before_the_next_campaign_which_has_an_owner_of_its_own() {
     let (mut node, first) = holder();
     let next = node.acquire(ms(2), name("backup"), options()).expect("fine");
     let Output::Wait(Some(at)) = node.poll() else { panic!("a renewal is due") };
@@ -206,8 +228,10 @@ fn after_a_loss_the_release_is_sent_before_the_next_campaign() {
     let outputs = reply(&mut node, at, id, Reply::NotYours);
     assert!(matches!(commands(&outputs)[..], [Command::StopWorkload { how: Stop::Hard, .. }]), "{outputs:?}");
     node.handle(at, Event::WorkloadExited { lease: first }).expect("known");
-    let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
-    attempt(&reply(&mut node, at, id, Reply::NotYours), next);
+    let [Command::Release { id, n, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
+    let outputs = reply(&mut node, at, id, Reply::NotYours);
+    attempt(&outputs, next);
+    assert!(acquisition(&outputs) > n);
 }
 
 #[test]
@@ -419,14 +443,17 @@ fn time_that_runs_backwards_is_clamped_and_counted() {
 fn a_candidacy_goes_on_after_a_late_grant_even_if_its_release_fails_at_first() {
     let mut node = node();
     let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
-    let id = attempt(&drain(&mut node), key);
+    let outputs = drain(&mut node);
+    let (id, first) = (attempt(&outputs, key), acquisition(&outputs));
     let outputs = reply(&mut node, ms(14_000), id, GRANTED);
     let Some(Command::Release { id, .. }) = commands(&outputs).last().cloned() else { panic!("{outputs:?}") };
     reply(&mut node, ms(14_000), id, Reply::Failed(Failure::Unknown));
     let Output::Wait(Some(at)) = node.poll() else { panic!("the release is tried again") };
     node.handle(at, Event::Timeout).expect("never misuse");
     let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
-    attempt(&reply(&mut node, at, id, Reply::Released { others_chosen: false }), key);
+    let outputs = reply(&mut node, at, id, Reply::Released { others_chosen: false });
+    attempt(&outputs, key);
+    assert_ne!(acquisition(&outputs), first, "it is another acquisition, with an owner of its own");
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn validity_is_the_ttl_less_the_drift_of_both_clocks_the_grain_and_the_step() {
     );
 }
 
+/// S2.
 #[test]
 fn no_rounding_makes_the_lease_valid_for_longer_than_the_store_keeps_it() {
     for ttl in (50_000_001..5_000_000_000_u64).step_by(7_919_993) {

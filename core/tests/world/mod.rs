@@ -106,6 +106,29 @@ enum Happening {
     Expire,
 }
 
+/// What the leases protect: it refuses a token below the highest that it has seen.
+#[derive(Default)]
+struct Resource {
+    /// Which grant of its lease a token belongs to, counted in the order of the store.
+    grants: BTreeMap<(LeaseName, Token), u64>,
+    /// The highest token that was used, and the grant of the last write that was accepted.
+    highest: BTreeMap<LeaseName, (Token, u64)>,
+}
+
+impl Resource {
+    /// S5: once a later holder has written, no earlier one's write is accepted.
+    fn write(&mut self, name: &LeaseName, token: Token) -> bool {
+        let grant = self.grants[&(name.clone(), token)];
+        let (highest, last) = self.highest.entry(name.clone()).or_insert((token, grant));
+        if token < *highest {
+            return false;
+        }
+        assert!(grant >= *last, "grant {grant} wrote after grant {last}");
+        (*highest, *last) = (token, grant);
+        true
+    }
+}
+
 /// Which faults there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -139,10 +162,12 @@ pub struct World {
     waiters: BTreeMap<LeaseName, BTreeSet<(usize, Incarnation)>>,
     high_water: u64,
     granted: BTreeMap<LeaseName, Token>,
+    resource: Resource,
     agenda: BTreeMap<(u64, u64), Happening>,
     serial: u64,
     incarnations: u128,
     pub grants: u64,
+    pub refused_writes: u64,
     pub events: u64,
 }
 
@@ -167,10 +192,12 @@ impl World {
             waiters: BTreeMap::new(),
             high_water: 0,
             granted: BTreeMap::new(),
+            resource: Resource::default(),
             agenda: BTreeMap::new(),
             serial: 0,
             incarnations: 0,
             grants: 0,
+            refused_writes: 0,
             events: 0,
         };
         for (index, clock) in clocks.into_iter().enumerate() {
@@ -395,6 +422,10 @@ impl World {
         self.members[index].paused = false;
         // A stop that is found to be due only now begins now.
         self.members[index].candidacies.values_mut().for_each(|candidacy| candidacy.stop_at = None);
+        // A write that it was about to send when it was paused.
+        for (name, token) in self.members[index].working.values() {
+            self.refused_writes += u64::from(!self.resource.write(name, *token));
+        }
         let mut inbox = std::mem::take(&mut self.members[index].inbox);
         // What a process sees first after a pause is anybody's guess.
         if !inbox.is_empty() && self.tape.one_in(2) {
@@ -565,6 +596,7 @@ impl World {
                         self.grants += 1;
                         self.waiters.entry(name.clone()).or_default().remove(&(index, incarnation));
                         self.hints(&name, |_| Wake::Held { token, ttl: *ttl });
+                        self.resource.grants.insert((name, token), self.grants);
                         Reply::Granted { token }
                     }
                 };
@@ -642,6 +674,7 @@ impl World {
             Notice::Acquired { token, deadlines, .. } => {
                 assert!(now < deadlines.fence_at, "work starts only before the fence");
                 let name = self.members[index].node.name(lease).unwrap().clone();
+                assert!(self.resource.write(&name, token), "a new holder is refused");
                 let member = &mut self.members[index];
                 assert!(!member.lost.contains(&(name.clone(), token)), "valid again under a lost token");
                 let candidacy = member.candidacies.get_mut(&lease).unwrap();

@@ -7,7 +7,7 @@ use super::Harness;
 use super::candidate::{Candidate, granted, held, lease, long_ttl, run, run_batch};
 use crate::{Acquired, Answer, Released, Renewed};
 
-/// Of fifty candidates in ten processes that try at the same time, one gets the lease, and the others are
+/// S1: of fifty candidates in ten processes that try at the same time, one gets the lease, and the others are
 /// told that it is held.
 pub fn one_candidate_in_fifty_wins<H: Harness>(h: &H) {
     h.block_on(async {
@@ -38,7 +38,7 @@ pub fn one_candidate_in_fifty_wins<H: Harness>(h: &H) {
     });
 }
 
-/// An owner that asks again is told the same token: a retry of an acquire whose answer was lost finds its
+/// S8: an owner that asks again is told the same token: a retry of an acquire whose answer was lost finds its
 /// grant.
 pub fn acquire_is_idempotent_per_owner<H: Harness>(h: &H) {
     h.block_on(async {
@@ -92,7 +92,7 @@ pub fn renew_checks_owner_and_token<H: Harness>(h: &H) {
     });
 }
 
-/// Only the owner releases, and only with the token of its grant if it names one.
+/// S9: only the owner releases, and only with the token of its grant if it names one.
 pub fn release_checks_owner_and_token<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;
@@ -127,7 +127,7 @@ pub fn release_without_a_token_checks_the_owner<H: Harness>(h: &H) {
     });
 }
 
-/// A request that arrives twice does no more than if it had arrived once.
+/// S8: a request that arrives twice does no more than if it had arrived once.
 pub fn executing_twice_equals_once<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;
@@ -155,7 +155,7 @@ pub fn executing_twice_equals_once<H: Harness>(h: &H) {
     });
 }
 
-/// A release that comes late, with or without a token, never ends the grant of another owner, nor a later
+/// S9: a release that comes late, with or without a token, never ends the grant of another owner, nor a later
 /// grant of the same process.
 pub fn a_release_never_ends_the_grant_of_another<H: Harness>(h: &H) {
     h.block_on(async {

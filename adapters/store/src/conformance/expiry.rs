@@ -15,7 +15,7 @@ pub fn an_expired_lease_is_granted_to_the_next<H: Harness>(h: &H) {
     });
 }
 
-/// As long as the holder relies on the lease (TTL, less the drift of the clocks, the store's grain and its
+/// S1: as long as the holder relies on the lease (TTL, less the drift of the clocks, the store's grain and its
 /// steps, counted from before the request was sent) nobody else gets it. The same after a renewal.
 pub fn no_lease_is_granted_before_its_ttl_is_over<H: Harness>(h: &H) {
     h.block_on(async {
@@ -47,7 +47,7 @@ pub fn no_lease_is_granted_before_its_ttl_is_over<H: Harness>(h: &H) {
     });
 }
 
-/// A renewal that comes too late finds nothing and makes nothing: not when the lease is free, not when
+/// S7: a renewal that comes too late finds nothing and makes nothing: not when the lease is free, not when
 /// another has it, not after a release.
 pub fn a_late_renewal_resurrects_nothing<H: Harness>(h: &H) {
     h.block_on(async {
@@ -80,7 +80,7 @@ pub fn a_late_renewal_resurrects_nothing<H: Harness>(h: &H) {
     });
 }
 
-/// The same owner may ask again after its grant is over: that is a new grant, with a new token.
+/// S6: the same owner may ask again after its grant is over: that is a new grant, with a new token.
 pub fn a_grant_after_a_gap_has_a_new_token<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;

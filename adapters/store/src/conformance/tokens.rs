@@ -6,7 +6,7 @@ use super::Harness;
 use super::candidate::{Candidate, granted, lease, long_ttl, run, short_ttl};
 use crate::{Eviction, Renewed, Store, StoreErrorKind};
 
-/// Each grant's token is above that of the grant before, whether that was released or ran out.
+/// S6: each grant's token is above that of the grant before, whether that was released or ran out.
 pub fn tokens_rise_over_release_and_expiry<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;
@@ -28,7 +28,7 @@ pub fn tokens_rise_over_release_and_expiry<H: Harness>(h: &H) {
     });
 }
 
-/// Each grant's token is above that of a grant that an operator ended.
+/// S6: each grant's token is above that of a grant that an operator ended.
 pub fn tokens_rise_over_eviction<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;
@@ -47,7 +47,7 @@ pub fn tokens_rise_over_eviction<H: Harness>(h: &H) {
     });
 }
 
-/// Each grant's token is above those from before a restart.
+/// S6: each grant's token is above those from before a restart.
 pub fn tokens_rise_over_reopening<H: Harness>(h: &H) {
     h.block_on(async {
         let mut store = h.fresh().await;
@@ -80,7 +80,7 @@ pub fn reopening_keeps_what_is_held<H: Harness>(h: &H) {
     });
 }
 
-/// A grant's token is above the floor that the request names, and those after it too.
+/// S6: a grant's token is above the floor that the request names, and those after it too.
 pub fn tokens_lie_above_the_floor<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;

@@ -17,6 +17,7 @@ fn attempt(outputs: &[Output]) -> CommandId {
     }
 }
 
+/// S2.
 #[test]
 fn validity_is_counted_from_the_emission_of_the_request_never_from_the_reply() {
     let mut bench = Bench::new(options());
@@ -32,6 +33,7 @@ fn validity_is_counted_from_the_emission_of_the_request_never_from_the_reply() {
     assert_eq!(deadlines.kill_at, valid_until.saturating_sub(Duration::from_millis(250)));
 }
 
+/// S2, S8.
 #[test]
 fn a_grant_to_an_older_attempt_counts_with_that_attempts_emission() {
     let mut bench = Bench::new(options());
@@ -72,6 +74,7 @@ fn a_slow_refusal_counts_too_so_that_a_slow_store_is_not_hammered() {
     assert!(wait >= timeout + Duration::from_millis(9_001), "{wait:?}");
 }
 
+/// S8.
 #[test]
 fn a_second_answer_is_dropped_and_counted() {
     let mut bench = Bench::new(options());
@@ -83,6 +86,7 @@ fn a_second_answer_is_dropped_and_counted() {
     assert_eq!(bench.lease.stale_replies(), 1);
 }
 
+/// S3.
 #[test]
 fn a_grant_that_comes_after_its_fence_is_given_back_and_reported() {
     let mut bench = Bench::new(options());
@@ -118,6 +122,7 @@ fn after_a_grant_that_came_too_late_the_candidacy_goes_on_with_a_new_acquisition
     );
 }
 
+/// S6.
 #[test]
 fn a_grant_that_is_not_above_the_floor_is_given_back_as_store_regressed() {
     for granted in [19, 20] {
@@ -180,6 +185,28 @@ fn an_unchosen_waiter_leaves_the_chosen_a_start_and_stands_back_when_the_lease_i
     let wait = bench.wait.expect("it sleeps until that one is over");
     assert!(wait > ms(15_052), "{wait:?}");
     assert_eq!(bench.timeout(nudge), []);
+}
+
+#[test]
+fn many_waiters_do_not_come_at_the_same_time() {
+    let (mut expiry, mut release) = (Vec::new(), Vec::new());
+    for seed in 0..100 {
+        let lease = Lease::new(ms(0), KEY, options(), SplitMix::new(seed));
+        let mut bench = Bench { lease, wait: None };
+        let id = bench.campaign(ms(0), Token::ZERO);
+        bench.reply(ms(1), id, busy(9_000));
+        expiry.extend(bench.wait);
+        bench.hint(ms(50), Wake::Free { chosen: false });
+        release.extend(bench.wait);
+    }
+    // The spread is 100 ms after an expiry and 195 ms after a release.
+    for (mut times, spread) in [(expiry, 80), (release, 150)] {
+        times.sort_unstable();
+        assert!(times[99].saturating_since(times[0]) >= Duration::from_millis(spread), "{times:?}");
+        let crowd =
+            times.windows(20).any(|some| some[19].saturating_since(some[0]) < Duration::from_millis(1));
+        assert!(!crowd, "{times:?}");
+    }
 }
 
 #[test]
@@ -361,6 +388,7 @@ fn giving_up_while_a_late_grant_goes_back_ends_the_candidacy() {
     assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
 }
 
+/// S9.
 #[test]
 fn a_late_answer_to_an_older_attempt_gives_nothing_of_the_newer_grant_back() {
     let mut bench = Bench::new(options());

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// S9.
 #[test]
 fn the_node_is_invalid_before_the_release_is_sent() {
     let mut bench = held(options());
@@ -10,6 +11,7 @@ fn the_node_is_invalid_before_the_release_is_sent() {
     assert_eq!(release(&bench.drain()).1, Some(token(10)));
 }
 
+/// S9.
 #[test]
 fn a_release_names_the_owner_and_the_token_and_nothing_renews_after_it() {
     let mut bench = held(options());
@@ -31,6 +33,7 @@ fn a_release_names_the_owner_and_the_token_and_nothing_renews_after_it() {
     assert!(bench.lease.others_chosen());
 }
 
+/// S9.
 #[test]
 fn a_renewal_in_flight_at_the_release_never_brings_the_lease_back() {
     let mut bench = held(options());

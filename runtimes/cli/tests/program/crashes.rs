@@ -107,7 +107,7 @@ fn a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_star
     let began = place.began_above(FILE, 0);
     let waiter = next(&place, &options, &began);
     place.worked(FILE, began.token);
-    let stopped = freeze(&place, &holder);
+    let stopped = freeze(&place, |signal| holder.signal(signal));
     let ended = dead(&began);
     let started = place.began_above(FILE, began.token);
     assert!(ended < started.at, "dead before the next one began");
@@ -120,16 +120,17 @@ fn a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_star
     place.evidence(FILE).must_be_clean();
 }
 
-/// Stops a supervisor, but not in the middle of a transaction: there it would keep the whole store locked, and
-/// nobody could take over before it goes on. That is safe, and not what is to be shown here. Tells when it was.
-fn freeze(place: &Place, supervisor: &Running) -> u64 {
+/// Stops a supervisor and perhaps others, but not in the middle of a transaction: there it would keep the whole
+/// store locked, and nobody could take over before it goes on. That is safe, and not what is to be shown here.
+/// Tells when it was.
+fn freeze(place: &Place, signal: impl Fn(Signal)) -> u64 {
     loop {
         let stopped = now();
-        supervisor.signal(Signal::STOP);
+        signal(Signal::STOP);
         let probe = ["run", "--lease", "probe", "--ttl", "1s", "--no-wait", "--", "true"];
         match output(place.tenure(&probe)) {
             (Some(0), ..) => return stopped,
-            (Some(69), ..) => supervisor.signal(Signal::CONT),
+            (Some(69), ..) => signal(Signal::CONT),
             other => panic!("the store is either locked or not: {other:?}"),
         }
     }
@@ -138,18 +139,26 @@ fn freeze(place: &Place, supervisor: &Running) -> u64 {
 /// Stops a whole tree for three TTLs, with everything in it, lets another one take over, and continues it.
 fn stopped_for_three_ttls(continued: impl FnOnce(Pid, &Began)) {
     const TTL: Duration = Duration::from_secs(1);
-    let place = Place::new();
     let options = ["--ttl", "1s"];
-    let mut holder = place.work(&options, "first", &["--below"]);
-    let began = place.began_above("first", 0);
-    // The evidence is kept apart: what a stopped process does when it goes on can't be prevented, only told
-    // apart by its token.
-    let mut waiter = place.work(&options, "second", &["--below"]);
-    waiter.waits();
-    place.worked("first", began.token);
-    let stopped = freeze(&place, &holder);
-    kill_process(began.parent, Signal::STOP).unwrap();
-    kill_process_group(began.group, Signal::STOP).unwrap();
+    let (place, mut holder, began, waiter, stopped) = loop {
+        let place = Place::new();
+        let holder = place.work(&options, "first", &["--below"]);
+        let began = place.began_above("first", 0);
+        // The evidence is kept apart: what a stopped process does when it goes on can't be prevented, only
+        // told apart by its token.
+        let mut waiter = place.work(&options, "second", &["--below"]);
+        waiter.waits();
+        place.worked("first", began.token);
+        let stopped = freeze(&place, |signal| {
+            holder.signal(signal);
+            // These are gone if it took so long that the lease was lost before all of it stood still.
+            let _ = kill_process(began.parent, signal);
+            let _ = kill_process_group(began.group, signal);
+        });
+        if lives(began.process) {
+            break (place, holder, began, waiter, stopped);
+        }
+    };
     let started = place.began_above("second", began.token);
     place.worked("second", started.token);
     eventually("three TTLs to pass", || (between(stopped, now()) > 3 * TTL).then_some(()));

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Far more than anything here takes; a test that waits this long has failed.
@@ -90,6 +91,14 @@ impl Place {
             self.evidence(file).units.iter().any(|unit| unit.token == token).then_some(())
         });
     }
+}
+
+/// Keeps everybody else from writing to the store until it is dropped.
+pub(crate) fn block(place: &Place) -> Connection {
+    let connection = Connection::open(place.path("leases.db")).unwrap();
+    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    connection
 }
 
 /// `tenure` without anything from our environment that it would look at.

@@ -2,18 +2,9 @@
 
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rustix::process::Pid;
 
-use crate::harness::{Place, Running, between, eventually, lives, now, output};
-
-/// Keeps everybody else from writing to the store until it is dropped.
-fn block(place: &Place) -> Connection {
-    let connection = Connection::open(place.path("leases.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    connection
-}
+use crate::harness::{Place, Running, between, block, eventually, lives, now, output};
 
 const TTL: Duration = Duration::from_secs(4);
 /// Tells of SIGTERM and ends.

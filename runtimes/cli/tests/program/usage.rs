@@ -25,12 +25,13 @@ fn the_command_runs_and_its_exit_code_is_ours() {
 }
 
 #[test]
-fn a_command_that_a_signal_ended_gives_128_and_the_signals_number() {
+fn a_command_that_a_signal_ended_gives_128_and_the_signals_number_and_its_lease_back() {
     let place = Place::new();
-    for (signal, code) in [("TERM", 143), ("KILL", 137), ("SEGV", 139), ("HUP", 129)] {
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("ABRT", 134), ("SEGV", 139), ("HUP", 129)] {
         let script = format!("kill -{signal} $$");
-        let (ended, ..) = output(place.tenure(&["run", "--lease", "job", "--", "sh", "-c", &script]));
-        assert_eq!(ended, Some(code), "SIG{signal}");
+        // Without waiting: the one before has given the lease back.
+        let options = ["run", "--lease", "job", "--no-wait", "--", "sh", "-c", &script];
+        assert_eq!(output(place.tenure(&options)).0, Some(code), "SIG{signal}");
     }
 }
 
@@ -101,7 +102,7 @@ fn a_busy_lease_is_code_75_and_the_message_says_who_has_it() {
     let place = Place::new();
     let holder = held(&place);
     for limit in [&["--no-wait"][..], &["--wait", "50ms"]] {
-        let mut command = place.tenure(&["run", "--lease", "job"]);
+        let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "2s"]);
         command.args(limit).args(["--", "echo", "never"]);
         let (code, out, err) = output(command);
         assert_eq!(code, Some(75), "{err}");
@@ -164,8 +165,13 @@ fn arguments_that_make_no_sense_are_code_64() {
         (&["run", "--lease", "job", "--"], "COMMAND"),
         (&["run", "--lease", "job", "--ttl", "15", "--", "true"], "15s"),
         (&["run", "--lease", "job", "--ttl", "1M", "--", "true"], "\"M\""),
+        (&["run", "--lease", "job", "--ttl", "0s", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl=-1s", "--", "true"], "--ttl"),
         (&["run", "--lease", "job", "--ttl", "1ms", "--", "true"], "ttl"),
         (&["run", "--lease", "job", "--ttl", "100d", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "109500d", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "18446744073709551615ms", "--", "true"], "ttl"),
+        (&["run", "--lease", "job", "--ttl", "18446744073709551615d", "--", "true"], "--ttl"),
         (&["run", "--lease", "job", "--max-hold", "0s", "--", "true"], "zero"),
         (&["run", "--lease", "", "--", "true"], "empty"),
         (&["run", "--lease", "job", "--wait", "1s", "--no-wait", "--", "true"], "--no-wait"),
@@ -192,7 +198,7 @@ fn help_and_version_go_to_standard_output_and_name_the_exit_codes() {
         command
     });
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    for part in ["--on-lost", "--grace", "75", "busy", "TENURE_TOKEN"] {
+    for part in ["--on-lost", "--grace", "[default: 15s]", "75", "busy", "TENURE_TOKEN"] {
         assert!(out.contains(part), "{part} is missing in {out}");
     }
     let mut command = bare_tenure();

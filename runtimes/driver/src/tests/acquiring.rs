@@ -314,3 +314,19 @@ fn a_grant_that_its_task_picks_up_too_late_is_not_handed_out() {
     let lease = world.runtime.block_on(waiting).unwrap();
     assert!(lease.is_valid());
 }
+
+#[test]
+fn a_process_that_was_started_again_waits_for_its_predecessor_like_anyone() {
+    let world = World::new();
+    let start = || world.builder().instance("worker-1").store(world.faulty()).start().unwrap();
+    let killed = world.acquire(&start(), "a");
+    world.plan.only("renew", Fault::Hang);
+    let valid_until = killed.deadlines().valid_until;
+    let again = start();
+    let error = world.runtime.block_on(again.try_acquire("a").into_future()).unwrap_err();
+    assert!(matches!(error, AcquireError::Busy { .. }), "{error}");
+    let lease = world.acquire(&again, "a");
+    assert!(world.now() >= valid_until);
+    assert!(lease.token() > killed.token());
+    assert_ne!(lease.owner(), killed.owner());
+}

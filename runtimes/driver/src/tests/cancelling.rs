@@ -3,7 +3,7 @@
 use tenure_core::{Jitter, ReleaseOutcome, SplitMix};
 
 use super::*;
-use crate::LostReason;
+use crate::{AcquireError, LostReason};
 
 /// Everything is as if nothing had happened.
 fn assert_clean(world: &World, tenure: &Tenure) {
@@ -11,6 +11,7 @@ fn assert_clean(world: &World, tenure: &Tenure) {
     assert_eq!(world.records(), []);
     let stats = tenure.stats();
     assert_eq!((stats.open, stats.held, stats.in_flight), (0, 0, 0), "{stats:?}");
+    assert!(world.plan.watched().is_empty(), "nothing is watched any more: {:?}", world.plan.watched());
     assert_eq!(world.runtime.tasks(), 1, "the driver, and nothing else");
     assert!(world.runtime.sleepers() <= 1, "the driver's timer at most");
 }
@@ -87,6 +88,26 @@ fn cancellations_over_a_bad_store_leave_nothing_behind() {
             _ => Fault::None,
         });
     }
+}
+
+#[test]
+fn ten_thousand_waits_that_ran_out_leave_nothing_behind() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let holder = world.builder().store(world.store.handle()).start().unwrap();
+    let names: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
+    let held: Vec<_> = names.iter().map(|name| world.acquire(&holder, name)).collect();
+    let waiting: Vec<_> = names
+        .iter()
+        .map(|name| spawn(&world.runtime, tenure.acquire(name).wait_at_most(5 * SECOND).into_future()))
+        .collect();
+    world.runtime.advance(4 * SECOND);
+    assert_eq!(world.plan.watched().len(), names.len());
+    world.runtime.advance(2 * SECOND);
+    assert!(waiting.iter().all(|got| matches!(*got.lock().unwrap(), Some(Err(AcquireError::Busy { .. })))));
+    drop(held);
+    world.runtime.block_on(holder.shutdown()).unwrap();
+    assert_clean(&world, &tenure);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A store that does what a test wants of it.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,6 +53,7 @@ pub(super) struct Plan(Arc<Mutex<Planned>>);
 struct Planned {
     choice: Option<Choice>,
     log: Vec<(&'static str, LeaseName, Option<Token>)>,
+    watched: BTreeSet<LeaseName>,
     closed: usize,
     hang_looks: bool,
 }
@@ -88,6 +90,11 @@ impl Plan {
 
     pub(super) fn log(&self) -> Vec<(&'static str, LeaseName, Option<Token>)> {
         self.0.lock().unwrap().log.clone()
+    }
+
+    /// What is watched for this one process.
+    pub(super) fn watched(&self) -> BTreeSet<LeaseName> {
+        self.0.lock().unwrap().watched.clone()
     }
 
     pub(super) fn closed(&self) -> usize {
@@ -212,10 +219,12 @@ impl Store for Faulty {
     }
 
     async fn watch(&self, name: LeaseName) -> Result<(), StoreError> {
+        self.plan.0.lock().unwrap().watched.insert(name.clone());
         SimpleStore::watch(&*self.store, name).await
     }
 
     async fn unwatch(&self, name: LeaseName) {
+        self.plan.0.lock().unwrap().watched.remove(&name);
         SimpleStore::unwatch(&*self.store, name).await;
     }
 

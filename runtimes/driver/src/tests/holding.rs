@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
-use tenure_core::{ReleaseOutcome, StopReason};
+use tenure_core::{ReleaseOutcome, StopReason, Token};
+use tenure_store::Operation;
 
 use super::*;
 use crate::LostReason;
@@ -71,6 +72,7 @@ fn renewals_that_fail_put_the_lease_in_doubt_and_then_end_it_at_the_fence() {
     }
 }
 
+/// S7.
 #[test]
 fn nothing_revives_a_lease_after_its_fence() {
     let world = World::new();
@@ -128,6 +130,7 @@ fn a_hold_survives_a_block_of_half_its_ttl_and_the_delay_is_reported() {
     assert!(lease.is_valid());
 }
 
+/// S3.
 #[test]
 fn after_a_block_of_twice_the_ttl_the_guard_is_invalid_before_anything_else_runs() {
     let world = World::new();
@@ -184,6 +187,7 @@ fn work_that_ends_in_time_gives_its_result_even_if_the_lease_ended_during_its_la
     assert_eq!(outcome, Ok(ReleaseOutcome::NotHeld), "a late release is no failure");
 }
 
+/// S3.
 #[test]
 fn run_does_not_begin_work_under_a_lease_that_is_over() {
     let world = World::new();
@@ -196,6 +200,7 @@ fn run_does_not_begin_work_under_a_lease_that_is_over() {
     assert!(!begun);
 }
 
+/// S4.
 #[test]
 fn run_drops_the_work_at_the_fence() {
     let world = World::new();
@@ -323,4 +328,123 @@ fn waiting_for_the_end_leaves_no_sleeps_behind() {
         assert!(is_pending(renewals.next()));
     }
     assert_eq!(world.runtime.sleepers(), before);
+}
+
+/// A process that is killed, or cut off for good: nothing of this owner's reaches the store any more.
+fn cut_off(world: &World, lease: &Lease) {
+    let owner = lease.owner();
+    world.plan.set(move |operation| match operation {
+        Operation::Renew(renew) if renew.owner.to_string() == owner => Fault::Hang,
+        Operation::Release(release) if release.owner.to_string() == owner => Fault::Hang,
+        _ => Fault::None,
+    });
+}
+
+/// S5.
+#[test]
+fn a_write_that_a_pause_parted_from_its_check_is_refused_by_its_token() {
+    let world = World::new();
+    let (one, other) = (world.tenure(), world.tenure());
+    let mut highest = Token::ZERO;
+    let mut write = |token: Token| {
+        let accepted = token >= highest;
+        highest = highest.max(token);
+        accepted
+    };
+    let old = world.acquire(&one, "a");
+    assert!(write(old.token()));
+    assert!(old.is_valid(), "it looks, and then its process is paused");
+    cut_off(&world, &old);
+    let next = world.acquire(&other, "a");
+    assert!(write(next.token()));
+    assert!(!write(old.token()), "it writes without looking again");
+    assert!(write(next.token()));
+    assert!(!old.is_valid() && next.is_valid());
+}
+
+/// S9.
+#[test]
+fn a_late_release_leaves_the_next_holder_alone() {
+    let world = World::new();
+    let (one, other) = (world.tenure(), world.tenure());
+    let old = world.acquire(&one, "a");
+    cut_off(&world, &old);
+    let next = world.acquire(&other, "a");
+    world.plan.heal();
+    assert_eq!(world.runtime.block_on(old.release()), Ok(ReleaseOutcome::NotHeld));
+    let holder = world.records().remove(0).holder;
+    assert_eq!((holder.owner, holder.token), (next.owner(), Some(next.token())));
+    world.runtime.advance(2 * TTL);
+    assert!(next.is_valid());
+}
+
+/// S2.
+#[test]
+fn a_store_that_stood_still_for_two_ttls_makes_no_two_holders_and_no_stampede() {
+    const LEASES: usize = 100;
+    let world = World::new();
+    let (one, other) = (world.tenure(), world.tenure());
+    let names: Vec<_> = (0..LEASES).map(|n| n.to_string()).collect();
+    let held: Vec<_> = names.iter().map(|name| world.acquire(&one, name)).collect();
+    let mut waiting: Vec<_> =
+        names.iter().map(|name| spawn(&world.runtime, other.acquire(name).into_future())).collect();
+    waiting.extend(names.iter().map(|name| spawn(&world.runtime, one.acquire(name).into_future())));
+    world.runtime.advance(SECOND);
+
+    // What reaches it while it is stopped is executed when it goes on, all at once.
+    let goes_on = world.now() + 2 * TTL;
+    let clock = world.runtime.clone();
+    world.plan.set(move |_| match goes_on.saturating_since(Runtime::now(&clock)) {
+        Duration::ZERO => Fault::None,
+        left => Fault::Late(left),
+    });
+    world.runtime.advance(2 * TTL - Duration::from_millis(1));
+    assert!(held.iter().all(|lease| !lease.is_valid()));
+    drop(held);
+    // It goes on. Who asked meanwhile is answered, and asks again.
+    world.runtime.advance(Duration::from_millis(10));
+    world.plan.forget();
+    let (mut most, mut before) = (0, 0);
+    for _ in 0..3_000 {
+        world.runtime.advance(Duration::from_millis(10));
+        let now = world.plan.count("acquire");
+        most = most.max(now - before);
+        before = now;
+        let valid = |n: usize| {
+            let candidates = [&waiting[n], &waiting[n + LEASES]];
+            let valid = candidates
+                .map(|got| got.lock().unwrap().as_ref().map(|got| got.as_ref().unwrap().is_valid()));
+            valid.into_iter().filter(|valid| *valid == Some(true)).count()
+        };
+        assert!((0..LEASES).all(|n| valid(n) <= 1), "two holders");
+    }
+    let got = waiting.iter().filter(|waiter| waiter.lock().unwrap().is_some()).count();
+    assert_eq!(got, LEASES, "each lease has its next holder");
+    assert!(most <= LEASES / 2, "{most} tries within a hundredth of a second");
+}
+
+/// S7.
+#[test]
+fn every_loss_is_told_with_its_token_however_late_somebody_listens() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let mut losses = Vec::new();
+    for _ in 0..3 {
+        let lease = world.acquire(&tenure, "a");
+        losses.push((lease.token(), lease.signal(), lease.lost()));
+        world.plan.all(Fault::Fail);
+        // Nobody listens; holding and losing goes on all the same.
+        world.runtime.advance(TTL);
+        world.plan.heal();
+        drop(lease);
+    }
+    let next = world.acquire(&tenure, "a");
+    for (token, signal, lost) in losses {
+        assert!(!signal.is_valid());
+        assert_eq!(world.runtime.block_on(signal.stopped()), StopReason::Fence);
+        let lost = world.runtime.block_on(lost);
+        assert_eq!((lost.token, lost.why), (token, LostReason::Expired));
+        assert!(lost.token < next.token());
+    }
+    assert!(next.is_valid());
 }
