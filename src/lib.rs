@@ -23,6 +23,31 @@
 //! }
 //! ```
 //!
+//! # Leader election
+//! Whoever has the lease leads. One that loses it campaigns again, once the guard is gone: every `acquire` is a
+//! candidate of its own, and would wait for a lease that its own program holds.
+//!
+#![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
+#![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]
+//! # async fn lead(_: tenure::Token) {}
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! loop {
+//!     let lease = tenure.acquire("leader").await?;
+//!     match lease.run(lead(lease.token())).await {
+//!         Ok(()) => break,
+//!         Err(lost) => eprintln!("{lost}"),
+//!     }
+//! }
+//! # tenure.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On Ctrl-C and SIGTERM, [`Tenure::scope`] asks the work to stop, and gives back what is held as it ends. Work that
+//! does not listen to [`Lease::stopping`] is dropped only after its [grace](Acquire::grace).
+//!
 //! # Features
 //! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
 //! one process. All are on by default.

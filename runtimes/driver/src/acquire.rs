@@ -76,7 +76,11 @@ impl Acquire {
         self
     }
 
-    /// Stops the work this long after the grant, for good. Default: never.
+    /// Asks the work to stop this long after the grant, for good; what has not ended [`grace`](Self::grace) later
+    /// is stopped hard. Default: never.
+    ///
+    /// Work that does not listen to [`Lease::stopping`] or a [`Signal`](crate::Signal) so goes on through the
+    /// grace: set a short one, or none, if it can be stopped anywhere.
     pub const fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
         self
@@ -210,7 +214,8 @@ impl fmt::Debug for Acquiring {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The lease is held elsewhere. Reported whenever that changes.
+    /// The lease is held elsewhere. Reported after each look at the store, so also several times for one grant:
+    /// compare [`Holder::token`] to tell what is new.
     Waiting {
         /// Who holds it, as far as that is known.
         holder: Option<Holder>,

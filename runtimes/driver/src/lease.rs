@@ -130,9 +130,9 @@ impl Lease {
     /// Whether the lease is valid is looked at before each poll, the first included; at the fence the future
     /// is dropped at its next await point, whatever the renewing task does. A result that the future comes to
     /// is returned even if the lease ended meanwhile. A holder that is asked to stop by its own choice (shutdown,
-    /// maximum hold) has its grace period first: work that wants to end in order listens to
-    /// [`stopping`](Lease::stopping), and only at the end of the grace it is dropped. Blocking code and detached tasks can't be stopped: give
-    /// them a [`signal`](Lease::signal).
+    /// maximum hold) has its grace period first ([`Acquire::grace`](crate::Acquire::grace), default 30 s): work
+    /// that wants to end in order listens to [`stopping`](Lease::stopping), and only at the end of the grace it is
+    /// dropped. Blocking code and detached tasks can't be stopped: give them a [`signal`](Lease::signal).
     ///
     /// # Errors
     /// [`Lost`] if the lease ended first.
@@ -279,7 +279,8 @@ pub enum LostReason {
     Expired,
     /// The store said that the lease is somebody else's, or nobody's.
     NotYours,
-    /// The work was asked to stop, and its grace period is over. The lease is kept until the guard is dropped.
+    /// The work was asked to stop, and its grace period is over. The lease is kept until the guard is dropped;
+    /// after a maximum hold only for the stop budget more, then it is not renewed any more.
     Stopped(StopReason),
     /// It was held for the maximum time, and the work did not end: it is not renewed any more.
     Abandoned,

@@ -62,6 +62,9 @@ impl Tenure {
     /// Acquires a lease, waiting for it as long as it takes; see [`Acquire`] for the options. Every call is a
     /// candidate of its own: whoever holds a lease and acquires it again waits for itself.
     ///
+    /// A store that is down is tried again as long as it takes, too. So without
+    /// [`wait_at_most`](Acquire::wait_at_most) an error is one that trying again does not mend by itself.
+    ///
     /// # Errors
     /// When awaited: [`AcquireError`].
     pub fn acquire(&self, name: impl AsRef<str>) -> Acquire {
