@@ -22,7 +22,7 @@ pub enum Output {
 /// Something that the driver must do.
 ///
 /// Commands to the store carry the keys of what they concern; [`Node::name`](crate::Node::name) and
-/// [`Node::owner`](crate::Node::owner) give the texts, so that renewing allocates nothing. Every command with
+/// [`Node::owner`](crate::Node::owner) give the texts, so that a renewal copies none. Every command with
 /// an id wants exactly one reply in the end, [`Reply::Failed`] if nothing else is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every one")]
