@@ -82,24 +82,28 @@ impl FileId {
     }
 }
 
-/// The three files of an open database. As long as this process has them open, each must stay what it was:
-/// with a file that was replaced, two processes could work on different databases under one name.
+/// The three files of an open database. As long as this process has them open, each must stay what it was, and
+/// the path that the user gave must lead to them: with a file that was replaced, or a link that was turned to
+/// another one, two processes could work on different databases under one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    files: [(PathBuf, FileId); 3],
+    files: [(PathBuf, FileId); 4],
 }
 
 impl Identity {
-    /// Of a database that is open, in WAL mode, and was read or written.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let id = |suffix: &str| -> io::Result<(PathBuf, FileId)> {
+    /// Of a database that is open, in WAL mode, and was read or written. `path` has its links followed, `given`
+    /// is as the user gave it.
+    pub(crate) fn of(path: &Path, given: &Path) -> io::Result<Self> {
+        let id = |path: &Path, suffix: &str| -> io::Result<(PathBuf, FileId)> {
             let mut path = path.as_os_str().to_owned();
             path.push(suffix);
             let path = PathBuf::from(path);
             let id = FileId::of(&path.metadata()?);
             Ok((path, id))
         };
-        Ok(Self { files: [id("")?, id("-wal")?, id("-shm")?] })
+        let database = id(path, "")?;
+        let given = (given.to_owned(), database.1);
+        Ok(Self { files: [database, id(path, "-wal")?, id(path, "-shm")?, given] })
     }
 
     /// The database itself.
@@ -224,7 +228,7 @@ mod tests {
             }
         };
         create();
-        let identity = Identity::of(&path).unwrap();
+        let identity = Identity::of(&path, &path).unwrap();
         assert!(identity.still_there().unwrap());
         std::fs::rename(folder.path().join("a.db-wal"), folder.path().join("b")).unwrap();
         assert!(!identity.still_there().unwrap(), "the log was moved away");

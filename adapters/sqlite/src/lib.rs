@@ -14,8 +14,9 @@
 //! - What was acknowledged survives the death of any process at any time. A power failure ends all leases, as
 //!   every restart of the machine does; tokens go on rising.
 //! - An error, never a lease, when the file can't be trusted: of a newer format, of another program, damaged.
-//!   When it is removed or replaced, all leases of the processes that had it open are lost, and they go on
-//!   with what they find.
+//!   When it is removed or replaced, or a link in its path leads to another one, all leases of the processes
+//!   that had it open are lost, and they go on with what they find. They notice it with their next request:
+//!   until then only tokens keep their work from that of those who find the new file.
 //! - No call waits longer than its timeout, also when another process was stopped in the middle of a
 //!   transaction and so keeps all others out.
 //!

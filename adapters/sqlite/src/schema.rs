@@ -129,7 +129,7 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
     check_pages(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
 
-    let identity = Identity::of(&path).map_err(|error| file_error(&path, doing, &error))?;
+    let identity = Identity::of(&path, options.path()).map_err(|error| file_error(&path, doing, &error))?;
     if identity.database() != before {
         return Err(StoreError::transient(format!(
             "{}: the file was replaced while it was being opened; try again",

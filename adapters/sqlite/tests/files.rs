@@ -213,6 +213,24 @@ fn a_file_with_two_names_is_refused_and_one_reached_through_links_is_one_store()
 }
 
 #[test]
+fn a_link_that_is_turned_to_another_file_loses_the_leases() {
+    let folder = Folder::new();
+    let current = folder.path().join("current");
+    for release in ["1", "2"] {
+        fs::create_dir(folder.path().join(release)).unwrap();
+    }
+    symlink("1", &current).unwrap();
+    let path = current.join("a.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    fs::remove_file(&current).unwrap();
+    symlink("2", &current).unwrap();
+    let next = granted(&SqliteStore::open(&path).unwrap(), "x", owner(2, 0), TTL);
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::NotYours), "there is another holder");
+    assert_eq!(held(&store, "x", owner(1, 1), TTL).token, Some(next));
+}
+
+#[test]
 fn leases_of_an_earlier_boot_are_over_and_tokens_still_rise() {
     let folder = Folder::new();
     let store = folder.store();
