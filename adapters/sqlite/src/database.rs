@@ -19,7 +19,7 @@ use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness};
 use crate::options::SqliteOptions;
 use crate::record::Record;
 use crate::schema::{self, Opened};
-use crate::tx::{self, Transaction};
+use crate::tx::Transaction;
 
 /// A database that this handle has open, under the name that the handle has there.
 #[derive(Debug)]
@@ -283,9 +283,7 @@ impl Database {
         after: Option<&LeaseName>,
         most: usize,
     ) -> Result<Vec<LeaseRecord>, StoreError> {
-        self.read("can't list the leases", |transaction| {
-            tx::list(transaction.connection, transaction.boot, transaction.now, after, most)
-        })
+        self.read("can't list the leases", |transaction| transaction.list(after, most))
     }
 
     /// Takes a lease away.

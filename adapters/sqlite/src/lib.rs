@@ -53,7 +53,7 @@
 //! | column | is |
 //! |---|---|
 //! | `name` | the name's UTF-8 bytes; the key |
-//! | `format` | 1; a row of any other format is held, and none of its other columns is read |
+//! | `format` | 1; a row of any other format is held, and none of its other columns is read; so is a row with values that can't be, for example negative times |
 //! | `token` | the fencing token |
 //! | `owner` | `{instance}/{incarnation}.{n}`; `evicted` once an operator has taken the lease away |
 //! | `boot` | the boot id; in any other boot the lease is over |

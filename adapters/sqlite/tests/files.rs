@@ -129,6 +129,34 @@ fn a_record_that_is_damaged_is_held() {
 }
 
 #[test]
+fn a_record_that_is_damaged_stays_held_also_when_its_end_can_not_be_told_or_is_past() {
+    for damage in ["expires = -5", "token = -5, expires = 1"] {
+        let folder = Folder::new();
+        let store = folder.store();
+        granted(&store, "x", owner(1, 0), TTL);
+        sql(&folder, &format!("UPDATE lease SET {damage}"));
+        // What is over is removed beside a batch that acquires, and on opening.
+        granted(&store, "y", owner(1, 1), TTL);
+        held(&store, "x", owner(2, 0), TTL);
+        held(&folder.store(), "x", owner(2, 0), TTL);
+        let listed = block_on(store.list(None, 1)).unwrap();
+        assert_eq!(listed.iter().map(|record| &record.name).collect::<Vec<_>>(), [&name("x")], "{damage}");
+    }
+}
+
+#[test]
+fn a_row_that_can_not_be_listed_does_not_make_a_page_short() {
+    let folder = Folder::new();
+    let store = folder.store();
+    granted(&store, "b", owner(1, 0), TTL);
+    sql(
+        &folder,
+        "INSERT INTO lease SELECT x'61ff', format, token, owner, boot, expires, ttl, since, handle, early, host, pid, text FROM lease",
+    );
+    assert_eq!(block_on(store.list(None, 1)).unwrap().len(), 1, "a short page would look like the last");
+}
+
+#[test]
 fn a_removed_file_loses_its_leases_and_a_new_one_goes_on_with_higher_tokens() {
     let folder = Folder::new();
     let store = folder.store();
