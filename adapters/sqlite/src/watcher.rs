@@ -331,7 +331,7 @@ impl Watcher {
         });
         match forgotten {
             Ok(()) => self.forgotten.clear(),
-            Err(_) => self.next_write = self.next_write.min(clock::now() + WRITE_AGAIN),
+            Err(_) => self.next_write = clock::now() + WRITE_AGAIN,
         }
     }
 }
@@ -428,6 +428,28 @@ mod tests {
         assert_eq!(held(5).taken(held(6), Some(ttl), alive), (held(6), told), "its being free was missed");
         assert_eq!(held(6).taken(held(6), Some(ttl), alive), (held(6), None));
         assert_eq!(free(5, 0).taken(held(0), None, alive), (held(0), None), "one that can't be read");
+    }
+
+    #[test]
+    fn what_can_not_be_written_now_is_tried_later_and_not_at_full_speed() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = crate::SqliteOptions::new(folder.path().join("a.db")).unwrap();
+        let lineage = crate::liveness::Lineage::draw().unwrap();
+        let mut database = Database::open(&options, lineage, clock::now()).unwrap();
+        let name = LeaseName::new("x").unwrap();
+        let mut watcher = Watcher::new(Arc::default());
+        watcher.watch(&mut database, &name, clock::now()).unwrap();
+
+        let other = rusqlite::Connection::open(options.path()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        watcher.unwatch(Some(&mut database), &name);
+        watcher.next_write = Instant::ZERO;
+        let begun = clock::now();
+        let due = watcher.turn(Some(&mut database)).expect("it is tried again");
+        assert!(due >= begun + WRITE_AGAIN, "not at once");
+        other.execute_batch("COMMIT").unwrap();
+        watcher.next_write = Instant::ZERO;
+        assert_eq!(watcher.turn(Some(&mut database)), None, "nothing is left to do");
     }
 
     #[test]
