@@ -1,5 +1,6 @@
 //! An open database: batches of operations, each batch one transaction if possible.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -55,7 +56,7 @@ const SWEEP: usize = 16;
 const FIRST_SWEEP: usize = 1024;
 /// How long reading may take.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
-/// Files of dead handles are looked for this often, if anything is done at all.
+/// Files of dead handles and old waiters are looked for this often, if anything is done at all.
 const CLEANING_INTERVAL: Duration = Duration::from_secs(60);
 /// So many files are looked at then.
 const CLEANING: usize = 1024;
@@ -341,26 +342,21 @@ impl Database {
         })?
     }
 
-    /// Removes the liveness files that nobody needs any more, now and then. As long as a lease or a waiter names
-    /// a handle, its file is what proves that it is dead.
+    /// Removes the waiters that gave no sign for long, and the liveness files that nobody needs any more, now and
+    /// then. As long as a lease or a waiter names a handle, its file is what proves that it is dead.
     pub(crate) fn clean(&mut self, now: Instant) {
         if now < self.next_cleaning {
             return;
         }
         self.next_cleaning = now + CLEANING_INTERVAL;
         let dead = self.live.dead(CLEANING);
-        if dead.is_empty() {
-            return;
-        }
-        let named = self.read("can't look for handles", |transaction| transaction.named());
+        // Somebody else who writes just now is not waited for.
+        let named = self.write("can't clean up", now, |transaction| {
+            transaction.sweep_waiters()?;
+            Ok(Ok(if dead.is_empty() { BTreeSet::new() } else { transaction.named()? }))
+        });
         let Ok(named) = named else { return };
-        let mut buried = dead.into_iter().filter(|handle| !named.contains(handle)).peekable();
-        // What they waited for is over as well. Somebody else who writes just now is not waited for.
-        let sweep = |transaction: &mut Transaction<'_>| transaction.sweep_waiters().map(Ok);
-        if buried.peek().is_none() || self.write("can't remove old waiters", now, sweep).is_err() {
-            return;
-        }
-        for handle in buried {
+        for handle in dead.into_iter().filter(|handle| !named.contains(handle)) {
             self.live.bury(handle);
         }
     }
@@ -393,4 +389,33 @@ fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
 
 fn open_bell(live: &LiveFolder) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(live.path().join(BELL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(options: &SqliteOptions) -> Database {
+        Database::open(options, Lineage::draw().unwrap(), clock::now()).unwrap()
+    }
+
+    #[test]
+    fn waiters_that_died_without_a_liveness_file_are_removed_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(folder.path().join("a.db")).unwrap();
+        let mut database = open(&options);
+        let name = LeaseName::new("x").unwrap();
+        open(&options.clone().early(false))
+            .write("can't register", clock::now(), |transaction| transaction.register(&name, false).map(Ok))
+            .unwrap();
+        let waiters = |database: &Database| -> i64 {
+            let count = "SELECT count(*) FROM waiter";
+            database.opened.connection.query_row(count, [], |row| row.get(0)).unwrap()
+        };
+        database.clean(clock::now() + CLEANING_INTERVAL);
+        assert_eq!(waiters(&database), 1, "nobody can tell yet that it is dead");
+        database.opened.connection.execute("UPDATE waiter SET expires = 1", []).unwrap();
+        database.clean(clock::now() + CLEANING_INTERVAL * 3);
+        assert_eq!(waiters(&database), 0);
+    }
 }
