@@ -16,6 +16,7 @@ use tenure_store::{
 
 use crate::clock;
 use crate::error::{file_error, is_broken, store_error};
+use crate::file;
 use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness};
 use crate::options::SqliteOptions;
 use crate::record::Record;
@@ -388,7 +389,13 @@ fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
 }
 
 fn open_bell(live: &LiveFolder) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(live.path().join(BELL))
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(file::AS_IT_IS)
+        .open(live.path().join(BELL))
 }
 
 #[cfg(test)]
@@ -397,6 +404,21 @@ mod tests {
 
     fn open(options: &SqliteOptions) -> Database {
         Database::open(options, Lineage::draw().unwrap(), clock::now()).unwrap()
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_the_bell_is_left_alone_and_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = LiveFolder::of(&folder.path().join("a.db"));
+        live.create().unwrap();
+        let target = folder.path().join("target");
+        std::fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, live.path().join(BELL)).unwrap();
+        assert!(open_bell(&live).is_err());
+        std::fs::remove_file(live.path().join(BELL)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(live.path().join(BELL)).status().unwrap();
+        assert!(made.success());
+        assert!(open_bell(&live).is_err());
     }
 
     #[test]

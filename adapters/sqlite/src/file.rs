@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use tenure_store::StoreError;
 
 use crate::error::file_error;
@@ -146,6 +147,10 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
     }
 }
+
+/// For opening a file of the folder that [`private_folder`] makes: a link in its place is not followed, a pipe is
+/// not waited for.
+pub(crate) const AS_IT_IS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), StoreError> {

@@ -129,15 +129,17 @@ impl LiveFolder {
     pub(crate) fn probe(&self, handle: HandleId) -> Life {
         let path = self.file(handle);
         // Never created here: a file that is made now would be unlocked and speak of death.
-        let Ok(file) = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path) else {
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(path) else {
             return Life::Unknown;
         };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Life::Alive,
             Err(TryLockError::Error(_)) => Life::Unknown,
-            // Closed in order: its process may live on, it removed the file before it let go.
-            Ok(()) if file.metadata().map_or(0, |meta| meta.nlink()) == 0 => Life::Unknown,
-            Ok(()) => Life::Dead,
+            Ok(()) => match file.metadata() {
+                Ok(meta) if meta.is_file() && meta.nlink() > 0 => Life::Dead,
+                // Closed in order: its process may live on, it removed the file before it let go.
+                _ => Life::Unknown,
+            },
         }
     }
 
@@ -174,7 +176,7 @@ impl LiveFolder {
     /// its lock then, or finds its file removed afterwards; it takes another name in both cases.
     pub(crate) fn bury(&self, handle: HandleId) {
         let path = self.file(handle);
-        if let Ok(file) = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(&path)
+        if let Ok(file) = OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(&path)
             && file.try_lock_shared().is_ok()
         {
             // If it can't be removed it stays for the next who looks.
@@ -182,9 +184,6 @@ impl LiveFolder {
         }
     }
 }
-
-/// A link in the place of a liveness file is nobody's life.
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 /// This handle's own life.
 #[derive(Debug)]
@@ -325,6 +324,21 @@ mod tests {
         let handle = life.handle();
         drop(life);
         assert_eq!(elsewhere.probe(handle), Life::Alive, "its process lives");
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_a_file_is_nobodys_life_and_keeps_nobody_waiting() {
+        let (temporary, folder) = folder();
+        folder.create().unwrap();
+        let [link, pipe] = [(); 2].map(|()| HandleId::draw(Lineage::draw().unwrap()).unwrap());
+        let target = temporary.path().join("target");
+        std::fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, folder.file(link)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.file(pipe)).status().unwrap();
+        assert!(made.success());
+        assert_eq!([link, pipe].map(|handle| folder.probe(handle)), [Life::Unknown; 2]);
+        assert_eq!(folder.dead(100), []);
+        assert!(folder.file(link).symlink_metadata().is_ok() && target.exists());
     }
 
     #[test]
