@@ -73,7 +73,7 @@ impl Database {
         let live = LiveFolder::of(&opened.path);
         let me = if options.early {
             // Without its file a handle is as safe as with it, only slower to be succeeded.
-            Liveness::begin(&live, lineage).or_else(|error| {
+            Liveness::begin(&live, lineage, &opened.boot.id).or_else(|error| {
                 tracing::warn!(%error, "the death of this process can't be noticed at once, only by TTL");
                 Liveness::hidden(lineage)
             })?

@@ -44,7 +44,7 @@
 //! | column | is |
 //! |---|---|
 //! | `one` | 1 |
-//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own; nobody grants anything unless it finds its own |
+//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own, unless a liveness file that is locked says the other one: then both run at the same time, and it must not use the store; nobody grants anything unless it finds its own |
 //! | `time_namespace` | the inode of `/proc/self/ns/time`; a process with another one reads another clock, and must not use the store in this boot |
 //! | `high_water` | the highest token ever given; a grant sets it to max(itself, the floor, the lease's last token, wall-clock microseconds since 1970 − 1) + 1 |
 //!
@@ -82,8 +82,8 @@
 //!
 //! # Liveness files
 //!
-//! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, and
-//! makes sure that it still has a name; only then may a row have these bits. It keeps the lock as long as it
+//! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, makes
+//! sure that it still has a name, and writes its boot id into it; only then may a row have these bits. It keeps the lock as long as it
 //! lives, and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens
 //! its file without creating it and tries a shared lock: not granted means alive, granted on a file that still
 //! has a name means dead, and everything else means unknown. A file may be removed under a shared lock once no

@@ -11,11 +11,15 @@
 //! | not locked, and still has its name | dead |
 //! | absent, unreadable, or was removed meanwhile | unknown: the TTL decides |
 //!
+//! The file holds the boot id that its process read: where each container has one of its own, a process must not
+//! take the others' boot for one that is over.
+//!
 //! A handle that is closed in order removes its file *before* it ends the lock, so that a process that goes
 //! on living is never taken for dead. Names are never used twice.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -125,13 +129,14 @@ impl LiveFolder {
         self.path.join(handle.file_name())
     }
 
+    /// Opens the file of a handle. Never creates it: a file that is made now would be unlocked and speak of death.
+    fn open(&self, handle: HandleId) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(self.file(handle))
+    }
+
     /// Whether the process behind this handle still lives.
     pub(crate) fn probe(&self, handle: HandleId) -> Life {
-        let path = self.file(handle);
-        // Never created here: a file that is made now would be unlocked and speak of death.
-        let Ok(file) = OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(path) else {
-            return Life::Unknown;
-        };
+        let Ok(file) = self.open(handle) else { return Life::Unknown };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Life::Alive,
             Err(TryLockError::Error(_)) => Life::Unknown,
@@ -155,19 +160,30 @@ impl LiveFolder {
         }
     }
 
-    /// The handles of at most `most` files of the folder that prove a death.
+    /// The handles that have files in the folder.
+    fn handles(&self) -> impl Iterator<Item = HandleId> {
+        let entries = self.path.read_dir().into_iter().flatten().filter_map(Result::ok);
+        entries.filter_map(|entry| HandleId::from_file_name(entry.file_name().as_bytes()))
+    }
+
+    /// The handles that have certainly died, of at most `most` that have files.
     pub(crate) fn dead(&self, most: usize) -> Vec<HandleId> {
-        let Ok(entries) = self.path.read_dir() else { return Vec::new() };
-        entries
-            .filter_map(Result::ok)
-            .take(most)
-            .filter_map(|entry| {
-                HandleId::from_file_name(std::os::unix::ffi::OsStrExt::as_bytes(
-                    entry.file_name().as_os_str(),
-                ))
-            })
-            .filter(|handle| self.probe(*handle) == Life::Dead)
-            .collect()
+        self.handles().take(most).filter(|handle| self.probe(*handle) == Life::Dead).collect()
+    }
+
+    /// Whether a process lives that has this boot: then that boot is not over.
+    pub(crate) fn lives_in(&self, boot: &str) -> bool {
+        self.handles().any(|handle| {
+            self.probe(handle) == Life::Alive
+                && self.boot(handle).is_ok_and(|its| !its.is_empty() && its == boot)
+        })
+    }
+
+    /// What the file of a handle says of its boot.
+    fn boot(&self, handle: HandleId) -> io::Result<String> {
+        let mut boot = String::new();
+        self.open(handle)?.take(LONGEST_BOOT).read_to_string(&mut boot)?;
+        Ok(boot)
     }
 
     /// Removes the file of a handle that is dead.
@@ -175,15 +191,17 @@ impl LiveFolder {
     /// It does so under the shared lock. A handle that has created its file and not yet locked it can't get
     /// its lock then, or finds its file removed afterwards; it takes another name in both cases.
     pub(crate) fn bury(&self, handle: HandleId) {
-        let path = self.file(handle);
-        if let Ok(file) = OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(&path)
+        if let Ok(file) = self.open(handle)
             && file.try_lock_shared().is_ok()
         {
             // If it can't be removed it stays for the next who looks.
-            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(self.file(handle));
         }
     }
 }
+
+/// More than any boot id has.
+const LONGEST_BOOT: u64 = 1024;
 
 /// This handle's own life.
 #[derive(Debug)]
@@ -199,8 +217,8 @@ impl Liveness {
         Ok(Self { handle: HandleId::draw(lineage)?, file: None })
     }
 
-    /// A new name, with a file that is locked.
-    pub(crate) fn begin(folder: &LiveFolder, lineage: Lineage) -> Result<Self, StoreError> {
+    /// A new name, with a file that is locked and says which boot this process has.
+    pub(crate) fn begin(folder: &LiveFolder, lineage: Lineage, boot: &str) -> Result<Self, StoreError> {
         // Twice in a row somebody who cleans up came between the creation and the lock: chance.
         const ATTEMPTS: u32 = 16;
         let failed = |doing: &str, error: &io::Error| crate::error::file_error(folder.path(), doing, error);
@@ -222,6 +240,8 @@ impl Liveness {
                         .metadata()
                         .map_err(|error| failed("can't look at this process's file", &error))?;
                     if meta.nlink() > 0 {
+                        // On a full disk it stays empty: only who has another boot can't learn of this one then.
+                        let _ = (&file).write_all(boot.as_bytes());
                         return Ok(Self { handle, file: Some((file, path)) });
                     }
                 }
@@ -277,7 +297,7 @@ mod tests {
     #[test]
     fn a_handle_is_alive_while_any_copy_of_its_lock_is_open_and_unknown_once_it_ended_in_order() {
         let (_temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         assert_eq!(folder.probe(life.handle()), Life::Alive);
         let (handle, copy) = (life.handle(), life.share().unwrap().unwrap());
         drop(life);
@@ -296,7 +316,7 @@ mod tests {
         File::create(folder.file(handle)).unwrap();
         assert_eq!(folder.probe(handle), Life::Dead);
 
-        let living = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let living = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         std::fs::write(folder.path().join("bell"), "").unwrap();
         assert_eq!(folder.dead(100), [handle]);
         folder.bury(handle);
@@ -306,9 +326,24 @@ mod tests {
     }
 
     #[test]
+    fn a_boot_goes_on_as_long_as_one_of_its_processes_lives() {
+        let (_temporary, folder) = folder();
+        assert!(!folder.lives_in("boot"), "there is no folder yet");
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
+        let silent = Liveness::begin(&folder, Lineage::draw().unwrap(), "").unwrap();
+        assert!(folder.lives_in("boot"));
+        assert!(!folder.lives_in("earlier") && !folder.lives_in(""));
+        let file = folder.file(life.handle());
+        drop(life);
+        std::fs::write(file, "boot").unwrap();
+        assert!(!folder.lives_in("boot"), "one that has died");
+        drop(silent);
+    }
+
+    #[test]
     fn somebody_who_opened_the_file_before_it_was_removed_learns_nothing_from_its_lock() {
         let (_temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let early = File::open(folder.file(life.handle())).unwrap();
         drop(life);
         assert!(early.try_lock_shared().is_ok(), "the lock is free");
@@ -318,7 +353,7 @@ mod tests {
     #[test]
     fn a_handle_that_ends_while_its_file_is_elsewhere_is_not_taken_for_dead() {
         let (temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let elsewhere = LiveFolder { path: temporary.path().join("elsewhere") };
         std::fs::rename(folder.path(), elsewhere.path()).unwrap();
         let handle = life.handle();
