@@ -350,14 +350,14 @@ impl Database {
             return;
         }
         self.next_cleaning = now + CLEANING_INTERVAL;
-        let dead = self.live.dead(CLEANING);
+        let abandoned = self.live.abandoned(CLEANING);
         // Somebody else who writes just now is not waited for.
         let named = self.write("can't clean up", now, |transaction| {
             transaction.sweep_waiters()?;
-            Ok(Ok(if dead.is_empty() { BTreeSet::new() } else { transaction.named()? }))
+            Ok(Ok(if abandoned.is_empty() { BTreeSet::new() } else { transaction.named()? }))
         });
         let Ok(named) = named else { return };
-        for handle in dead.into_iter().filter(|handle| !named.contains(handle)) {
+        for handle in abandoned.into_iter().filter(|handle| !named.contains(handle)) {
             self.live.bury(handle);
         }
     }

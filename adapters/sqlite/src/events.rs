@@ -116,7 +116,7 @@ mod tests {
         let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let mut events = Events::watch(&folder).unwrap();
         folder.probe(life.handle());
-        folder.dead(10);
+        folder.abandoned(10);
         assert_eq!(events.take(), Noticed::default());
         let handle = life.handle();
         drop(life);

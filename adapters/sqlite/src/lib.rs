@@ -83,11 +83,12 @@
 //! # Liveness files
 //!
 //! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, makes
-//! sure that it still has a name, and writes its boot id into it; only then may a row have these bits. It keeps the lock as long as it
-//! lives, and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens
-//! its file without creating it and tries a shared lock: not granted means alive, granted on a file that still
-//! has a name means dead, and everything else means unknown. A file may be removed under a shared lock once no
-//! lease that is not over has its bits.
+//! sure that it still has a name, and writes two lines into it: its boot id, and the file's device and inode
+//! numbers with a space between them. Only then may a row have these bits. It keeps the lock as long as it lives,
+//! and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens its file
+//! without creating it and tries a shared lock: not granted means alive; granted on a file that still has a name,
+//! and has the numbers that it says, means dead; everything else, also a copy, means unknown. A file may be removed
+//! under a shared lock once no lease that is not over has its bits.
 
 #[cfg(not(unix))]
 compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and a clock that counts suspend");

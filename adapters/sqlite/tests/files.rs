@@ -201,6 +201,24 @@ fn a_file_that_was_put_back_from_a_copy_revives_no_lease() {
 }
 
 #[test]
+fn a_copy_of_a_liveness_file_proves_no_death() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    // As if everything had been moved to another disk and back: of locks there are no copies.
+    let live = with_suffix(&folder.database(), ".live");
+    let moved = with_suffix(&folder.database(), ".moved");
+    fs::rename(&live, &moved).unwrap();
+    fs::create_dir(&live).unwrap();
+    for entry in fs::read_dir(&moved).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), live.join(entry.file_name())).unwrap();
+    }
+    assert_eq!(held(&folder.store(), "x", owner(2, 0), TTL).token, Some(token), "its holder lives");
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::Renewed));
+}
+
+#[test]
 fn a_log_that_was_removed_or_a_folder_that_was_moved_loses_the_leases() {
     for broken in ["-wal", "-shm"] {
         let folder = Folder::new();
