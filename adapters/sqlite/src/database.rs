@@ -375,13 +375,18 @@ fn check_format(opened: &Opened) -> rusqlite::Result<Result<(), StoreError>> {
     Ok(schema::check_format(&opened.path, format))
 }
 
-/// An error of a commit. Most say that nothing was committed; an input or output error may have come after
-/// the data had reached the file.
+/// An error of a commit. Most say that nothing was committed; an input or output error, or a lack of memory, may have
+/// come after the data had reached the file.
 fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
     let mut failed = store_error(&opened.path, "can't commit", error);
     if matches!(
         error.sqlite_error_code(),
-        None | Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown)
+        None | Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::Unknown
+        )
     ) {
         failed.kind = StoreErrorKind::Unknown;
     }
