@@ -67,7 +67,33 @@ pub(crate) fn prepare(path: &Path, options: &SqliteOptions) -> Result<FileId, St
         )));
     }
     check_file_system(path, options)?;
+    check_mount(folder, path)?;
     Ok(FileId::of(&meta))
+}
+
+/// Refuses a file that was mounted without its folder, for example into a container: its log and its locks would
+/// lie in another folder than those of other containers, and each would give the lease to somebody.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn check_mount(folder: &Path, path: &Path) -> Result<(), StoreError> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let mount = |path: &Path| {
+        // Older kernels, and some sandboxes, don't tell.
+        let said = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        (said.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(said.stx_mnt_id)
+    };
+    if mount(folder).zip(mount(path)).is_none_or(|(folder, file)| folder == file) {
+        return Ok(());
+    }
+    Err(StoreError::rejected(format!(
+        "{}: the file is mounted without its folder, but those who use it must also share its -wal, -shm and .live \
+         beside it; mount the folder instead",
+        path.display()
+    )))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn check_mount(_folder: &Path, _path: &Path) -> Result<(), StoreError> {
+    Ok(())
 }
 
 /// Which file it is, whatever its name.

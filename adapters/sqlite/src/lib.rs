@@ -21,7 +21,8 @@
 //!   transaction and so keeps all others out.
 //!
 //! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
-//! in suspend and which nobody can set). Network file systems are refused.
+//! in suspend and which nobody can set). Network file systems are refused. Containers of one machine may share a
+//! store if its whole folder is mounted into them.
 //!
 //! # Files
 //!

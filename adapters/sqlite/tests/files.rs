@@ -401,6 +401,23 @@ impl Drop for Mounted {
 }
 
 #[test]
+fn a_file_that_is_mounted_without_its_folder_is_refused() {
+    let folder = Folder::new();
+    let store = folder.store();
+    granted(&store, "x", owner(1, 0), TTL);
+    // As a container has it that was given the file alone: its log would be another one.
+    let alone = folder.path().join("alone.db");
+    fs::write(&alone, "").unwrap();
+    if let Err(error) = rustix::mount::mount_bind(folder.database(), &alone) {
+        println!("skipped: a file can't be mounted here ({error})");
+        return;
+    }
+    let _mounted = Mounted(alone.clone());
+    refused(&SqliteStore::open(&alone).unwrap(), StoreErrorKind::Rejected, &["alone.db", "mount the folder"]);
+    assert!(!with_suffix(&alone, "-wal").exists());
+}
+
+#[test]
 fn a_full_disk_is_a_transient_error_and_leases_go_on_when_there_is_room_again() {
     let folder = Folder::new();
     let at = folder.path().join("small");
