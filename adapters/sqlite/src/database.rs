@@ -1,5 +1,6 @@
 //! An open database: batches of operations, each batch one transaction if possible.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,11 +16,12 @@ use tenure_store::{
 
 use crate::clock;
 use crate::error::{file_error, is_broken, store_error};
+use crate::file;
 use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness};
 use crate::options::SqliteOptions;
 use crate::record::Record;
 use crate::schema::{self, Opened};
-use crate::tx::{self, Transaction};
+use crate::tx::Transaction;
 
 /// A database that this handle has open, under the name that the handle has there.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ const SWEEP: usize = 16;
 const FIRST_SWEEP: usize = 1024;
 /// How long reading may take.
 const READ_PATIENCE: Duration = Duration::from_secs(1);
-/// Files of dead handles are looked for this often, if anything is done at all.
+/// Files of dead handles and old waiters are looked for this often, if anything is done at all.
 const CLEANING_INTERVAL: Duration = Duration::from_secs(60);
 /// So many files are looked at then.
 const CLEANING: usize = 1024;
@@ -71,7 +73,7 @@ impl Database {
         let live = LiveFolder::of(&opened.path);
         let me = if options.early {
             // Without its file a handle is as safe as with it, only slower to be succeeded.
-            Liveness::begin(&live, lineage).or_else(|error| {
+            Liveness::begin(&live, lineage, &opened.boot.id).or_else(|error| {
                 tracing::warn!(%error, "the death of this process can't be noticed at once, only by TTL");
                 Liveness::hidden(lineage)
             })?
@@ -283,9 +285,7 @@ impl Database {
         after: Option<&LeaseName>,
         most: usize,
     ) -> Result<Vec<LeaseRecord>, StoreError> {
-        self.read("can't list the leases", |transaction| {
-            tx::list(transaction.connection, transaction.boot, transaction.now, after, most)
-        })
+        self.read("can't list the leases", |transaction| transaction.list(after, most))
     }
 
     /// Takes a lease away.
@@ -343,26 +343,21 @@ impl Database {
         })?
     }
 
-    /// Removes the liveness files that nobody needs any more, now and then. As long as a lease or a waiter names
-    /// a handle, its file is what proves that it is dead.
+    /// Removes the waiters that gave no sign for long, and the liveness files that nobody needs any more, now and
+    /// then. As long as a lease or a waiter names a handle, its file is what proves that it is dead.
     pub(crate) fn clean(&mut self, now: Instant) {
         if now < self.next_cleaning {
             return;
         }
         self.next_cleaning = now + CLEANING_INTERVAL;
-        let dead = self.live.dead(CLEANING);
-        if dead.is_empty() {
-            return;
-        }
-        let named = self.read("can't look for handles", |transaction| transaction.named());
+        let abandoned = self.live.abandoned(CLEANING);
+        // Somebody else who writes just now is not waited for.
+        let named = self.write("can't clean up", now, |transaction| {
+            transaction.sweep_waiters()?;
+            Ok(Ok(if abandoned.is_empty() { BTreeSet::new() } else { transaction.named()? }))
+        });
         let Ok(named) = named else { return };
-        let mut buried = dead.into_iter().filter(|handle| !named.contains(handle)).peekable();
-        // What they waited for is over as well. Somebody else who writes just now is not waited for.
-        let sweep = |transaction: &mut Transaction<'_>| transaction.sweep_waiters().map(Ok);
-        if buried.peek().is_none() || self.write("can't remove old waiters", now, sweep).is_err() {
-            return;
-        }
-        for handle in buried {
+        for handle in abandoned.into_iter().filter(|handle| !named.contains(handle)) {
             self.live.bury(handle);
         }
     }
@@ -380,13 +375,18 @@ fn check_format(opened: &Opened) -> rusqlite::Result<Result<(), StoreError>> {
     Ok(schema::check_format(&opened.path, format))
 }
 
-/// An error of a commit. Most say that nothing was committed; an input or output error may have come after
-/// the data had reached the file.
+/// An error of a commit. Most say that nothing was committed; an input or output error, or a lack of memory, may have
+/// come after the data had reached the file.
 fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
     let mut failed = store_error(&opened.path, "can't commit", error);
     if matches!(
         error.sqlite_error_code(),
-        None | Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown)
+        None | Some(
+            ErrorCode::SystemIoFailure
+                | ErrorCode::OutOfMemory
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::Unknown
+        )
     ) {
         failed.kind = StoreErrorKind::Unknown;
     }
@@ -394,5 +394,55 @@ fn uncommitted(opened: &Opened, error: &rusqlite::Error) -> StoreError {
 }
 
 fn open_bell(live: &LiveFolder) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(live.path().join(BELL))
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(file::AS_IT_IS)
+        .open(live.path().join(BELL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(options: &SqliteOptions) -> Database {
+        Database::open(options, Lineage::draw().unwrap(), clock::now()).unwrap()
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_the_bell_is_left_alone_and_keeps_nobody_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = LiveFolder::of(&folder.path().join("a.db"));
+        live.create().unwrap();
+        let target = folder.path().join("target");
+        std::fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, live.path().join(BELL)).unwrap();
+        assert!(open_bell(&live).is_err());
+        std::fs::remove_file(live.path().join(BELL)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(live.path().join(BELL)).status().unwrap();
+        assert!(made.success());
+        assert!(open_bell(&live).is_err());
+    }
+
+    #[test]
+    fn waiters_that_died_without_a_liveness_file_are_removed_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(folder.path().join("a.db")).unwrap();
+        let mut database = open(&options);
+        let name = LeaseName::new("x").unwrap();
+        open(&options.clone().early(false))
+            .write("can't register", clock::now(), |transaction| transaction.register(&name, false).map(Ok))
+            .unwrap();
+        let waiters = |database: &Database| -> i64 {
+            let count = "SELECT count(*) FROM waiter";
+            database.opened.connection.query_row(count, [], |row| row.get(0)).unwrap()
+        };
+        database.clean(clock::now() + CLEANING_INTERVAL);
+        assert_eq!(waiters(&database), 1, "nobody can tell yet that it is dead");
+        database.opened.connection.execute("UPDATE waiter SET expires = 1", []).unwrap();
+        database.clean(clock::now() + CLEANING_INTERVAL * 3);
+        assert_eq!(waiters(&database), 0);
+    }
 }

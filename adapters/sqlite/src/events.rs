@@ -113,10 +113,10 @@ mod tests {
     fn the_bell_and_the_end_of_a_handle_are_noticed_and_looking_at_it_is_not() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = LiveFolder::of(&temporary.path().join("a.db"));
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let mut events = Events::watch(&folder).unwrap();
         folder.probe(life.handle());
-        folder.dead(10);
+        folder.abandoned(10);
         assert_eq!(events.take(), Noticed::default());
         let handle = life.handle();
         drop(life);

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use tenure_store::StoreError;
 
 use crate::error::file_error;
@@ -66,7 +67,33 @@ pub(crate) fn prepare(path: &Path, options: &SqliteOptions) -> Result<FileId, St
         )));
     }
     check_file_system(path, options)?;
+    check_mount(folder, path)?;
     Ok(FileId::of(&meta))
+}
+
+/// Refuses a file that was mounted without its folder, for example into a container: its log and its locks would
+/// lie in another folder than those of other containers, and each would give the lease to somebody.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn check_mount(folder: &Path, path: &Path) -> Result<(), StoreError> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let mount = |path: &Path| {
+        // Older kernels, and some sandboxes, don't tell.
+        let said = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        (said.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(said.stx_mnt_id)
+    };
+    if mount(folder).zip(mount(path)).is_none_or(|(folder, file)| folder == file) {
+        return Ok(());
+    }
+    Err(StoreError::rejected(format!(
+        "{}: the file is mounted without its folder, but those who use it must also share its -wal, -shm and .live \
+         beside it; mount the folder instead",
+        path.display()
+    )))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn check_mount(_folder: &Path, _path: &Path) -> Result<(), StoreError> {
+    Ok(())
 }
 
 /// Which file it is, whatever its name.
@@ -82,24 +109,28 @@ impl FileId {
     }
 }
 
-/// The three files of an open database. As long as this process has them open, each must stay what it was:
-/// with a file that was replaced, two processes could work on different databases under one name.
+/// The three files of an open database. As long as this process has them open, each must stay what it was, and
+/// the path that the user gave must lead to them: with a file that was replaced, or a link that was turned to
+/// another one, two processes could work on different databases under one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    files: [(PathBuf, FileId); 3],
+    files: [(PathBuf, FileId); 4],
 }
 
 impl Identity {
-    /// Of a database that is open, in WAL mode, and was read or written.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        let id = |suffix: &str| -> io::Result<(PathBuf, FileId)> {
+    /// Of a database that is open, in WAL mode, and was read or written. `path` has its links followed, `given`
+    /// is as the user gave it.
+    pub(crate) fn of(path: &Path, given: &Path) -> io::Result<Self> {
+        let id = |path: &Path, suffix: &str| -> io::Result<(PathBuf, FileId)> {
             let mut path = path.as_os_str().to_owned();
             path.push(suffix);
             let path = PathBuf::from(path);
             let id = FileId::of(&path.metadata()?);
             Ok((path, id))
         };
-        Ok(Self { files: [id("")?, id("-wal")?, id("-shm")?] })
+        let database = id(path, "")?;
+        let given = (given.to_owned(), database.1);
+        Ok(Self { files: [database, id(path, "-wal")?, id(path, "-shm")?, given] })
     }
 
     /// The database itself.
@@ -142,6 +173,10 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
     }
 }
+
+/// For opening a file of the folder that [`private_folder`] makes: a link in its place is not followed, a pipe is
+/// not waited for.
+pub(crate) const AS_IT_IS: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn check_file_system(path: &Path, options: &SqliteOptions) -> Result<(), StoreError> {
@@ -224,7 +259,7 @@ mod tests {
             }
         };
         create();
-        let identity = Identity::of(&path).unwrap();
+        let identity = Identity::of(&path, &path).unwrap();
         assert!(identity.still_there().unwrap());
         std::fs::rename(folder.path().join("a.db-wal"), folder.path().join("b")).unwrap();
         assert!(!identity.still_there().unwrap(), "the log was moved away");

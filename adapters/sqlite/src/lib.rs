@@ -14,13 +14,15 @@
 //! - What was acknowledged survives the death of any process at any time. A power failure ends all leases, as
 //!   every restart of the machine does; tokens go on rising.
 //! - An error, never a lease, when the file can't be trusted: of a newer format, of another program, damaged.
-//!   When it is removed or replaced, all leases of the processes that had it open are lost, and they go on
-//!   with what they find.
+//!   When it is removed or replaced, or a link in its path leads to another one, all leases of the processes
+//!   that had it open are lost, and they go on with what they find. They notice it with their next request:
+//!   until then only tokens keep their work from that of those who find the new file.
 //! - No call waits longer than its timeout, also when another process was stopped in the middle of a
 //!   transaction and so keeps all others out.
 //!
 //! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
-//! in suspend and which nobody can set). Network file systems are refused.
+//! in suspend and which nobody can set). Network file systems are refused. Containers of one machine may share a
+//! store if its whole folder is mounted into them.
 //!
 //! # Files
 //!
@@ -43,7 +45,7 @@
 //! | column | is |
 //! |---|---|
 //! | `one` | 1 |
-//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own; nobody grants anything unless it finds its own |
+//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own, unless a liveness file that is locked says the other one: then both run at the same time, and it must not use the store; nobody grants anything unless it finds its own |
 //! | `time_namespace` | the inode of `/proc/self/ns/time`; a process with another one reads another clock, and must not use the store in this boot |
 //! | `high_water` | the highest token ever given; a grant sets it to max(itself, the floor, the lease's last token, wall-clock microseconds since 1970 − 1) + 1 |
 //!
@@ -52,7 +54,7 @@
 //! | column | is |
 //! |---|---|
 //! | `name` | the name's UTF-8 bytes; the key |
-//! | `format` | 1; a row of any other format is held, and none of its other columns is read |
+//! | `format` | 1; a row of any other format is held, and none of its other columns is read; so is a row with values that can't be, for example negative times |
 //! | `token` | the fencing token |
 //! | `owner` | `{instance}/{incarnation}.{n}`; `evicted` once an operator has taken the lease away |
 //! | `boot` | the boot id; in any other boot the lease is over |
@@ -81,12 +83,13 @@
 //!
 //! # Liveness files
 //!
-//! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, and
-//! makes sure that it still has a name; only then may a row have these bits. It keeps the lock as long as it
-//! lives, and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens
-//! its file without creating it and tries a shared lock: not granted means alive, granted on a file that still
-//! has a name means dead, and everything else means unknown. A file may be removed under a shared lock once no
-//! lease that is not over has its bits.
+//! A handle draws 128 random bits, makes the file with `O_EXCL`, open for writing, locks it exclusively, makes
+//! sure that it still has a name, and writes two lines into it: its boot id, and the file's device and inode
+//! numbers with a space between them. Only then may a row have these bits. It keeps the lock as long as it lives,
+//! and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens its file
+//! without creating it and tries a shared lock: not granted means alive; granted on a file that still has a name,
+//! and has the numbers that it says, means dead; everything else, also a copy, means unknown. A file may be removed
+//! under a shared lock once no lease that is not over has its bits.
 
 #[cfg(not(unix))]
 compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and a clock that counts suspend");

@@ -8,14 +8,18 @@
 //! | the file is | it means |
 //! |---|---|
 //! | locked | alive |
-//! | not locked, and still has its name | dead |
-//! | absent, unreadable, or was removed meanwhile | unknown: the TTL decides |
+//! | not locked, still has its name, and says that it is this very file | dead |
+//! | absent, unreadable, a copy, or was removed meanwhile | unknown: the TTL decides |
+//!
+//! The file says which file it is, since a copy of it is not locked. It also says which boot id its process read:
+//! where each container has one of its own, a process must not take the others' boot for one that is over.
 //!
 //! A handle that is closed in order removes its file *before* it ends the lock, so that a process that goes
 //! on living is never taken for dead. Names are never used twice.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -125,19 +129,30 @@ impl LiveFolder {
         self.path.join(handle.file_name())
     }
 
+    /// Opens the file of a handle. Never creates it: a file that is made now would be unlocked and speak of death.
+    fn open(&self, handle: HandleId) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(file::AS_IT_IS).open(self.file(handle))
+    }
+
+    /// The file of a handle under a shared lock, or what is known of the handle if there is none to be had.
+    fn lock(&self, handle: HandleId) -> Result<File, Life> {
+        let file = self.open(handle).map_err(|_| Life::Unknown)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(Life::Alive),
+            Err(TryLockError::Error(_)) => Err(Life::Unknown),
+        }
+    }
+
     /// Whether the process behind this handle still lives.
     pub(crate) fn probe(&self, handle: HandleId) -> Life {
-        let path = self.file(handle);
-        // Never created here: a file that is made now would be unlocked and speak of death.
-        let Ok(file) = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(path) else {
-            return Life::Unknown;
-        };
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => Life::Alive,
-            Err(TryLockError::Error(_)) => Life::Unknown,
-            // Closed in order: its process may live on, it removed the file before it let go.
-            Ok(()) if file.metadata().map_or(0, |meta| meta.nlink()) == 0 => Life::Unknown,
-            Ok(()) => Life::Dead,
+        match self.lock(handle) {
+            Ok(file) => match file.metadata() {
+                Ok(meta) if meta.nlink() > 0 && Said::of(&file).is_by(&meta) => Life::Dead,
+                // Closed in order, its process may live on: it removed the file before it let go. Or it is a copy.
+                _ => Life::Unknown,
+            },
+            Err(life) => life,
         }
     }
 
@@ -153,38 +168,63 @@ impl LiveFolder {
         }
     }
 
-    /// The handles of at most `most` files of the folder that prove a death.
-    pub(crate) fn dead(&self, most: usize) -> Vec<HandleId> {
-        let Ok(entries) = self.path.read_dir() else { return Vec::new() };
-        entries
-            .filter_map(Result::ok)
-            .take(most)
-            .filter_map(|entry| {
-                HandleId::from_file_name(std::os::unix::ffi::OsStrExt::as_bytes(
-                    entry.file_name().as_os_str(),
-                ))
-            })
-            .filter(|handle| self.probe(*handle) == Life::Dead)
-            .collect()
+    /// The handles that have files in the folder.
+    fn handles(&self) -> impl Iterator<Item = HandleId> {
+        let entries = self.path.read_dir().into_iter().flatten().filter_map(Result::ok);
+        entries.filter_map(|entry| HandleId::from_file_name(entry.file_name().as_bytes()))
     }
 
-    /// Removes the file of a handle that is dead.
+    /// The handles whose files nobody has locked, of at most `most` that have files.
+    pub(crate) fn abandoned(&self, most: usize) -> Vec<HandleId> {
+        self.handles().take(most).filter(|handle| self.lock(*handle).is_ok()).collect()
+    }
+
+    /// Whether a process lives that has this boot: then that boot is not over.
+    pub(crate) fn lives_in(&self, boot: &str) -> bool {
+        let is_of_it = |handle| self.open(handle).is_ok_and(|file| Said::of(&file).boot() == Some(boot));
+        self.handles().any(|handle| self.probe(handle) == Life::Alive && is_of_it(handle))
+    }
+
+    /// Removes the file of a handle that nobody has locked.
     ///
     /// It does so under the shared lock. A handle that has created its file and not yet locked it can't get
     /// its lock then, or finds its file removed afterwards; it takes another name in both cases.
     pub(crate) fn bury(&self, handle: HandleId) {
-        let path = self.file(handle);
-        if let Ok(file) = OpenOptions::new().read(true).custom_flags(NO_FOLLOW).open(&path)
-            && file.try_lock_shared().is_ok()
-        {
+        if let Ok(_locked) = self.lock(handle) {
             // If it can't be removed it stays for the next who looks.
-            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(self.file(handle));
         }
     }
 }
 
-/// A link in the place of a liveness file is nobody's life.
-const NO_FOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+/// What a liveness file says: the boot of its process, and which file it is.
+struct Said(String);
+
+impl Said {
+    fn new(boot: &str, file: &Metadata) -> Self {
+        Self(format!("{boot}\n{} {}\n", file.dev(), file.ino()))
+    }
+
+    /// As it stands in the file: nothing or less on a disk that was full, anything in a file of somebody else.
+    fn of(file: &File) -> Self {
+        /// More than a boot id and two numbers have.
+        const LONGEST: u64 = 1024;
+        let mut said = String::new();
+        match file.take(LONGEST).read_to_string(&mut said) {
+            Ok(_) => Self(said),
+            Err(_) => Self(String::new()),
+        }
+    }
+
+    fn boot(&self) -> Option<&str> {
+        self.0.split_once('\n').map(|(boot, _)| boot)
+    }
+
+    /// Whether this file itself was written by its process. A copy was not, and nobody has locked it.
+    fn is_by(&self, file: &Metadata) -> bool {
+        self.boot().is_some_and(|boot| self.0 == Self::new(boot, file).0)
+    }
+}
 
 /// This handle's own life.
 #[derive(Debug)]
@@ -200,8 +240,8 @@ impl Liveness {
         Ok(Self { handle: HandleId::draw(lineage)?, file: None })
     }
 
-    /// A new name, with a file that is locked.
-    pub(crate) fn begin(folder: &LiveFolder, lineage: Lineage) -> Result<Self, StoreError> {
+    /// A new name, with a file that is locked and says which boot this process has.
+    pub(crate) fn begin(folder: &LiveFolder, lineage: Lineage, boot: &str) -> Result<Self, StoreError> {
         // Twice in a row somebody who cleans up came between the creation and the lock: chance.
         const ATTEMPTS: u32 = 16;
         let failed = |doing: &str, error: &io::Error| crate::error::file_error(folder.path(), doing, error);
@@ -223,6 +263,8 @@ impl Liveness {
                         .metadata()
                         .map_err(|error| failed("can't look at this process's file", &error))?;
                     if meta.nlink() > 0 {
+                        // If the disk is full nothing but the proof is lost.
+                        let _ = (&file).write_all(Said::new(boot, &meta).0.as_bytes());
                         return Ok(Self { handle, file: Some((file, path)) });
                     }
                 }
@@ -275,10 +317,35 @@ mod tests {
         (temporary, folder)
     }
 
+    /// Leaves what a handle of this name leaves when its process dies.
+    fn dies(folder: &LiveFolder, handle: HandleId) {
+        let mut file = File::create_new(folder.file(handle)).unwrap();
+        let meta = file.metadata().unwrap();
+        file.write_all(Said::new("boot", &meta).0.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_says_less_or_was_copied_proves_no_death_and_is_removed_all_the_same() {
+        let (_temporary, folder) = folder();
+        folder.create().unwrap();
+        let [dead, copy, empty] = [(); 3].map(|()| HandleId::draw(Lineage::draw().unwrap()).unwrap());
+        dies(&folder, dead);
+        std::fs::copy(folder.file(dead), folder.file(copy)).unwrap();
+        File::create(folder.file(empty)).unwrap();
+        assert_eq!(
+            [dead, copy, empty].map(|handle| folder.probe(handle)),
+            [Life::Dead, Life::Unknown, Life::Unknown]
+        );
+        for handle in folder.abandoned(100) {
+            folder.bury(handle);
+        }
+        assert_eq!(folder.handles().count(), 0);
+    }
+
     #[test]
     fn a_handle_is_alive_while_any_copy_of_its_lock_is_open_and_unknown_once_it_ended_in_order() {
         let (_temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         assert_eq!(folder.probe(life.handle()), Life::Alive);
         let (handle, copy) = (life.handle(), life.share().unwrap().unwrap());
         drop(life);
@@ -294,12 +361,12 @@ mod tests {
         let handle = HandleId::draw(Lineage::draw().unwrap()).unwrap();
         assert_eq!(folder.probe(handle), Life::Unknown, "no file, no proof");
         assert!(!folder.file(handle).exists(), "looking creates nothing");
-        File::create(folder.file(handle)).unwrap();
+        dies(&folder, handle);
         assert_eq!(folder.probe(handle), Life::Dead);
 
-        let living = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let living = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         std::fs::write(folder.path().join("bell"), "").unwrap();
-        assert_eq!(folder.dead(100), [handle]);
+        assert_eq!(folder.abandoned(100), [handle]);
         folder.bury(handle);
         folder.bury(living.handle());
         assert_eq!(folder.probe(handle), Life::Unknown);
@@ -307,9 +374,22 @@ mod tests {
     }
 
     #[test]
+    fn a_boot_goes_on_as_long_as_one_of_its_processes_lives() {
+        let (_temporary, folder) = folder();
+        assert!(!folder.lives_in("boot"), "there is no folder yet");
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
+        assert!(folder.lives_in("boot"));
+        assert!(!folder.lives_in("earlier") && !folder.lives_in(""));
+        let handle = life.handle();
+        drop(life);
+        dies(&folder, handle);
+        assert!(!folder.lives_in("boot"), "one that has died");
+    }
+
+    #[test]
     fn somebody_who_opened_the_file_before_it_was_removed_learns_nothing_from_its_lock() {
         let (_temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let early = File::open(folder.file(life.handle())).unwrap();
         drop(life);
         assert!(early.try_lock_shared().is_ok(), "the lock is free");
@@ -319,12 +399,29 @@ mod tests {
     #[test]
     fn a_handle_that_ends_while_its_file_is_elsewhere_is_not_taken_for_dead() {
         let (temporary, folder) = folder();
-        let life = Liveness::begin(&folder, Lineage::draw().unwrap()).unwrap();
+        let life = Liveness::begin(&folder, Lineage::draw().unwrap(), "boot").unwrap();
         let elsewhere = LiveFolder { path: temporary.path().join("elsewhere") };
         std::fs::rename(folder.path(), elsewhere.path()).unwrap();
         let handle = life.handle();
         drop(life);
         assert_eq!(elsewhere.probe(handle), Life::Alive, "its process lives");
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_in_the_place_of_a_file_is_nobodys_life_and_keeps_nobody_waiting() {
+        let (temporary, folder) = folder();
+        folder.create().unwrap();
+        let [link, pipe] = [(); 2].map(|()| HandleId::draw(Lineage::draw().unwrap()).unwrap());
+        let target = temporary.path().join("target");
+        std::fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, folder.file(link)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(folder.file(pipe)).status().unwrap();
+        assert!(made.success());
+        assert_eq!([link, pipe].map(|handle| folder.probe(handle)), [Life::Unknown; 2]);
+        for handle in folder.abandoned(100) {
+            folder.bury(handle);
+        }
+        assert!(folder.file(link).symlink_metadata().is_ok() && target.exists());
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct SqliteOptions {
     pub(crate) create_folders: bool,
 }
 
+/// What the URL of such a store begins with.
+const SCHEME: &str = "sqlite";
+
 impl SqliteOptions {
     /// For the database at this path, with the defaults. A relative path is taken from the folder that is
     /// the current one now. The file is created when it is missing; its folder must exist.
@@ -62,10 +65,11 @@ impl SqliteOptions {
     /// [`ConfigError`] says which part is wrong.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let refuse = |rule: String| {
-            Err(ConfigError::new("the store's URL", format!("{url:?}"), format!("must {rule}")))
+            Err(ConfigError::new("the store's URL", format!("{:?}", shown(url)), format!("must {rule}")))
         };
-        let Some(rest) = url.strip_prefix("sqlite:") else {
-            return refuse("begin with sqlite:".to_owned());
+        let rest = match split_scheme(url) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SCHEME) => rest,
+            _ => return refuse("begin with sqlite:".to_owned()),
         };
         if rest.contains('#') {
             return refuse("have no fragment; write # in a path as %23".to_owned());
@@ -148,6 +152,26 @@ impl SqliteOptions {
     }
 }
 
+/// The scheme of a URL and what follows it.
+fn split_scheme(url: &str) -> Option<(&str, &str)> {
+    url.split_once(':').filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
+/// A URL as an error may show it. Where a host could stand, a user and a password could stand too, so of such a
+/// URL, and of one for another store, only the scheme is shown.
+fn shown(url: &str) -> String {
+    match split_scheme(url) {
+        Some((scheme, path))
+            if scheme.eq_ignore_ascii_case(SCHEME)
+                && (!path.starts_with("//") || path.starts_with("///")) =>
+        {
+            url.to_owned()
+        }
+        Some((scheme, _)) => format!("{scheme}:…"),
+        None => "…".to_owned(),
+    }
+}
+
 /// Percent-decodes; `None` if a `%` is not followed by two hexadecimal digits.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let well_formed = text
@@ -212,6 +236,7 @@ mod tests {
         assert!(SqliteOptions::from_url("sqlite:a.db").unwrap().path().is_absolute());
         let raw = SqliteOptions::from_url("sqlite:/%ff.db").unwrap();
         assert_eq!(raw.path().as_os_str().as_bytes(), b"/\xff.db");
+        assert_eq!(SqliteOptions::from_url("SQLite:/a.db").unwrap(), SqliteOptions::new("/a.db").unwrap());
     }
 
     #[test]
@@ -239,6 +264,28 @@ mod tests {
             let error = SqliteOptions::from_url(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn an_error_about_a_url_shows_no_user_and_no_password() {
+        for url in [
+            "sqlite://me:secret@host/a.db",
+            "sqlite://me:sec/secret@host/a.db?early=off",
+            "sqlite://me:secret@host/a.db#b",
+            "redis://me:secret@host",
+            "redis:me:secret@host",
+            "SQLITE://me:secret@host/a.db",
+            "me:secret@host",
+            "secret@host:80",
+            "secret",
+        ] {
+            let error = SqliteOptions::from_url(url).expect_err(url).to_string();
+            assert!(!error.contains("secret"), "{url}: {error}");
+        }
+        let error = SqliteOptions::from_url("sqlite://me:secret@host/a.db").unwrap_err().to_string();
+        assert!(error.contains("\"sqlite:…\"") && !error.contains("me:"), "{error}");
+        let error = SqliteOptions::from_url("sqlite:/a@b.db?fs=nfs").unwrap_err().to_string();
+        assert!(error.contains("/a@b.db"), "a path is shown: {error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Row, types::ValueRef};
 use tenure_core::{Instant, LeaseName, Token};
 use tenure_store::clock::wall_time;
-use tenure_store::{Holder, LeaseRecord, Metadata};
+use tenure_store::{Holder, Metadata};
 
 use crate::liveness::HandleId;
 use crate::schema::FORMAT;
@@ -132,9 +132,4 @@ impl Lease {
 pub(crate) fn name(row: &Row<'_>) -> Option<LeaseName> {
     let bytes = row.get_ref(0).ok()?.as_blob().ok()?;
     LeaseName::new(str::from_utf8(bytes).ok()?).ok()
-}
-
-/// A row as listed.
-pub(crate) fn listed(row: &Row<'_>, now: Instant) -> Option<LeaseRecord> {
-    Some(LeaseRecord::new(name(row)?, Record::read(row).holder(now)))
 }

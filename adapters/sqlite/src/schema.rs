@@ -16,6 +16,7 @@ use tenure_store::StoreError;
 use crate::clock::{self, Boot};
 use crate::error::{file_error, is_busy, store_error};
 use crate::file::{self, FileId, Identity};
+use crate::liveness::LiveFolder;
 use crate::options::SqliteOptions;
 
 /// `PRAGMA application_id` of our databases: "Tenr" in ASCII.
@@ -129,7 +130,7 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
     check_pages(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
 
-    let identity = Identity::of(&path).map_err(|error| file_error(&path, doing, &error))?;
+    let identity = Identity::of(&path, options.path()).map_err(|error| file_error(&path, doing, &error))?;
     if identity.database() != before {
         return Err(StoreError::transient(format!(
             "{}: the file was replaced while it was being opened; try again",
@@ -312,13 +313,22 @@ fn check_pages(connection: &Connection, path: &Path, until: Instant) -> Result<(
 fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant) -> Result<(), StoreError> {
     let doing = "can't read the state of the store";
     let stored = wait_while_busy(path, doing, until, || stored_boot(connection))?;
-    if is_this_boot(path, stored, boot)? {
+    if other_boot(path, stored, boot)?.is_none() {
         return Ok(());
     }
     transaction(connection, path, doing, until, |connection| {
-        match is_this_boot(path, stored_boot(connection)?, boot) {
-            Ok(false) => {}
-            Ok(true) => return Ok(Ok(())),
+        match other_boot(path, stored_boot(connection)?, boot) {
+            Ok(Some(stored)) if LiveFolder::of(path).lives_in(&stored) => {
+                return Ok(Err(StoreError::unsupported(format!(
+                    "{}: processes that run now use this store and have another boot id than this one ({stored} and \
+                     {}), so their leases are not over; containers that share a store must see the machine's own \
+                     /proc/sys/kernel/random/boot_id",
+                    path.display(),
+                    boot.id
+                ))));
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
         }
         connection.execute(
@@ -340,8 +350,8 @@ fn stored_boot(connection: &Connection) -> rusqlite::Result<Option<Boot>> {
         .optional()
 }
 
-/// Whether the store's times are of this boot, and on this process's clock.
-fn is_this_boot(path: &Path, stored: Option<Boot>, boot: &Boot) -> Result<bool, StoreError> {
+/// The id of the boot that the store's times are of, if it is another one than this process's.
+fn other_boot(path: &Path, stored: Option<Boot>, boot: &Boot) -> Result<Option<String>, StoreError> {
     let Some(stored) = stored else {
         return Err(StoreError::unsupported(format!(
             "{}: the store has lost its state; stop all programs that use it and move it away together with its \
@@ -358,7 +368,7 @@ fn is_this_boot(path: &Path, stored: Option<Boot>, boot: &Boot) -> Result<bool, 
             boot.time_namespace
         )));
     }
-    Ok(stored.id == boot.id)
+    Ok((stored.id != boot.id).then_some(stored.id))
 }
 
 /// Runs a transaction that is begun as a writer; it is rolled back if either result is an error.
@@ -453,6 +463,23 @@ mod tests {
         assert!(refused(&header).contains("format 2"));
         header[71] = 0;
         assert!(refused(&header).contains("another program"));
+    }
+
+    #[test]
+    fn a_boot_of_which_a_process_lives_is_not_taken_for_one_that_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(folder.path().join("a.db")).unwrap();
+        let lineage = crate::liveness::Lineage::draw().unwrap();
+        let process = crate::database::Database::open(&options, lineage, clock::now()).unwrap();
+        let Opened { connection, path, boot, .. } = &open(&options, clock::now()).unwrap();
+        // As a process of a container that has a boot id of its own.
+        let other = Boot { id: "of a container".to_owned(), ..boot.clone() };
+        let error = enter_boot(connection, path, &other, clock::now()).unwrap_err().to_string();
+        assert!(error.contains("boot id") && error.contains("of a container"), "{error}");
+        assert_eq!(stored_boot(connection).unwrap().as_ref(), Some(boot));
+        drop(process);
+        assert_eq!(enter_boot(connection, path, &other, clock::now()), Ok(()));
+        assert_eq!(stored_boot(connection).unwrap(), Some(other));
     }
 
     #[test]

@@ -99,6 +99,9 @@ impl SqliteStore {
     /// again for each lease: when the file was replaced, there is a new lock. It is closed on exec unless you
     /// change that, for example by making it a child's standard input.
     ///
+    /// Just keep it open: to lock or unlock it changes the one lock that all descriptors share, and others would
+    /// take this process for dead.
+    ///
     /// # Errors
     /// [`StoreError`] if the store can't be opened, or the process has too many open files.
     pub async fn liveness(&self) -> Result<Option<File>, StoreError> {

@@ -393,31 +393,23 @@ impl Transaction<'_> {
 /// How long a waiter is remembered without a sign of it. Whoever waits longer renews its registration.
 pub(crate) const WAITER_TTL: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Cleaning up.
+/// All leases: cleaning up and listing.
 impl Transaction<'_> {
     /// Looks at the next `most` leases after `from` and removes those that are over; returns where to go on.
     pub(crate) fn sweep(&self, from: &[u8], most: usize) -> rusqlite::Result<Vec<u8>> {
-        let mut rows = Vec::new();
-        {
-            let mut statement = self.connection.prepare_cached(
-                "SELECT name, format = ?2 AND (boot <> ?3 OR expires <= ?4) FROM lease WHERE name > ?1 \
-                 ORDER BY name LIMIT ?5",
-            )?;
-            let mut found = statement.query(params![
-                from,
-                FORMAT,
-                self.boot,
-                signed(self.now.as_nanos()),
-                i64::try_from(most).unwrap_or(i64::MAX)
-            ])?;
-            while let Some(row) = found.next()? {
-                rows.push((row.get_ref(0)?.as_blob().unwrap_or_default().to_owned(), row.get::<_, bool>(1)?));
-            }
-        }
-        for (name, over) in &rows {
-            if *over {
-                self.connection.prepare_cached("DELETE FROM lease WHERE name = ?1")?.execute([name])?;
-            }
+        let mut rows: Vec<(Vec<u8>, bool)> = self
+            .connection
+            .prepare_cached(&format!(
+                "SELECT {} FROM lease WHERE name > ?1 ORDER BY name LIMIT ?2",
+                record::COLUMNS
+            ))?
+            .query_map(params![from, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
+                let name = row.get_ref(0)?.as_blob().unwrap_or_default().to_owned();
+                Ok((name, Record::read(row).is_over(self.boot, self.now)))
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        for (name, _) in rows.iter().filter(|(_, over)| *over) {
+            self.connection.prepare_cached("DELETE FROM lease WHERE name = ?1")?.execute([name])?;
         }
         // At the end of the table it begins anew.
         Ok(if rows.len() < most { Vec::new() } else { rows.pop().map(|(name, _)| name).unwrap_or_default() })
@@ -444,32 +436,25 @@ impl Transaction<'_> {
             .filter_map(Result::transpose)
             .collect()
     }
-}
 
-/// At most `most` leases that are held, after `after`, in the order of their names' bytes.
-pub(crate) fn list(
-    connection: &Connection,
-    boot: &str,
-    now: Instant,
-    after: Option<&LeaseName>,
-    most: usize,
-) -> rusqlite::Result<Vec<LeaseRecord>> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {} FROM lease WHERE name > ?1 AND (format <> ?2 OR boot = ?3 AND expires > ?4) \
-             ORDER BY name LIMIT ?5",
+    /// At most `most` leases that are held, after `after`, in the order of their names' bytes.
+    pub(crate) fn list(&self, after: Option<&LeaseName>, most: usize) -> rusqlite::Result<Vec<LeaseRecord>> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "SELECT {} FROM lease WHERE name > ?1 ORDER BY name",
             record::COLUMNS
-        ))?
-        .query_map(
-            params![
-                after.map_or("", LeaseName::as_str).as_bytes(),
-                FORMAT,
-                boot,
-                signed(now.as_nanos()),
-                i64::try_from(most).unwrap_or(i64::MAX)
-            ],
-            |row| Ok(record::listed(row, now)),
-        )?
-        .filter_map(Result::transpose)
-        .collect()
+        ))?;
+        let mut rows = statement.query([after.map_or("", LeaseName::as_str).as_bytes()])?;
+        let mut listed = Vec::new();
+        while listed.len() < most
+            && let Some(row) = rows.next()?
+        {
+            let record = Record::read(row);
+            if !record.is_over(self.boot, self.now)
+                && let Some(name) = record::name(row)
+            {
+                listed.push(LeaseRecord::new(name, record.holder(self.now)));
+            }
+        }
+        Ok(listed)
+    }
 }

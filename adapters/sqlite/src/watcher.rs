@@ -10,6 +10,7 @@
 //! While nothing is watched, nothing of this happens.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ const REGISTER: Duration = Duration::from_secs(WAITER_TTL.as_secs() / 3);
 const WRITE_AGAIN: Duration = Duration::from_secs(1);
 /// How long writing may hold the thread up when nobody waits for the result.
 const WRITE_PATIENCE: Duration = Duration::from_millis(50);
-/// So many registrations are written in one transaction.
+/// So many registrations are written, and so many leases looked at, before the thread does something else.
 const TOGETHER: usize = 100;
 /// Looking takes at most a fourth of the thread's time.
 const REST_PER_LOOK: u32 = 3;
@@ -60,11 +61,16 @@ pub(crate) struct Watcher {
     dirty: bool,
     /// Not before this.
     next_look: Instant,
+    /// The last one that was looked at if there are more, and how long that took so far.
+    looked_at: Option<LeaseName>,
+    looked_for: Duration,
     version: Option<i64>,
     next_poll: Instant,
     /// When to try the locks of holders that seem to have ended; sorted, the next one last.
     probes: Vec<Instant>,
     next_write: Instant,
+    /// The last one whose registration was renewed if there are more.
+    registered: Option<LeaseName>,
 }
 
 /// What was last seen of a lease.
@@ -95,10 +101,13 @@ impl Watcher {
             events: None,
             dirty: false,
             next_look: Instant::ZERO,
+            looked_at: None,
+            looked_for: Duration::ZERO,
             version: None,
             next_poll: Instant::ZERO,
             probes: Vec::new(),
             next_write: Instant::ZERO,
+            registered: None,
         }
     }
 
@@ -169,6 +178,7 @@ impl Watcher {
             self.dirty = true;
             // Writes the registrations anew.
             self.next_write = Instant::ZERO;
+            self.registered = None;
             self.hints.push(Hint::Resync);
         }
     }
@@ -194,6 +204,7 @@ impl Watcher {
         }
         if self.watched.is_empty() {
             self.dirty = false;
+            self.looked_at = None;
             return (!self.forgotten.is_empty()).then_some(self.next_write);
         }
         self.take_events(now);
@@ -211,11 +222,10 @@ impl Watcher {
         if probed || polled {
             self.probe(database, now);
         }
-        if self.dirty && now >= self.next_look {
-            self.dirty = false;
-            self.look_at_all(database);
+        if self.wants_to_look() && now >= self.next_look {
+            self.look_on(database);
         }
-        let look = self.dirty.then_some(self.next_look);
+        let look = self.wants_to_look().then_some(self.next_look);
         [Some(self.next_poll), Some(self.next_write), self.probes.last().copied(), look]
             .into_iter()
             .flatten()
@@ -274,14 +284,33 @@ impl Watcher {
         }
     }
 
-    fn look_at_all(&mut self, database: &mut Database) {
+    const fn wants_to_look(&self) -> bool {
+        self.dirty || self.looked_at.is_some()
+    }
+
+    /// Looks at the next of the watched leases; what changes meanwhile is looked at once all had their turn.
+    fn look_on(&mut self, database: &mut Database) {
+        if self.looked_at.is_none() {
+            self.dirty = false;
+            self.looked_for = Duration::ZERO;
+        }
         let begun = clock::now();
-        let names: Vec<LeaseName> = self.watched.keys().cloned().collect();
-        for name in names {
-            self.look(database, &name);
+        let names = self.next_after(self.looked_at.as_ref());
+        for name in &names {
+            self.look(database, name);
         }
         let ended = clock::now();
-        self.next_look = ended + ended.saturating_since(begun) * REST_PER_LOOK;
+        self.looked_for += ended.saturating_since(begun);
+        self.looked_at = go_on_after(names);
+        self.next_look =
+            if self.looked_at.is_some() { ended } else { ended + self.looked_for * REST_PER_LOOK };
+    }
+
+    /// The next of the watched leases.
+    fn next_after(&self, name: Option<&LeaseName>) -> Vec<LeaseName> {
+        let after = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.watched.range::<LeaseName, _>((after, Bound::Unbounded));
+        names.map(|(name, _)| name.clone()).take(TOGETHER).collect()
     }
 
     /// Looks at one lease, and tells what is new.
@@ -308,19 +337,18 @@ impl Watcher {
         }
     }
 
-    /// Says that this handle still waits.
+    /// Says that this handle still waits for the next of the leases.
     fn register(&mut self, database: &mut Database, now: Instant) {
-        self.next_write = now + REGISTER;
-        let names: Vec<&LeaseName> = self.watched.keys().collect();
-        for names in names.chunks(TOGETHER) {
-            let written = database.write("can't register as a waiter", now + WRITE_PATIENCE, |transaction| {
-                names.iter().try_for_each(|name| transaction.register(name, false)).map(Ok)
-            });
-            if written.is_err() {
-                self.next_write = now + WRITE_AGAIN;
-                return;
-            }
+        let names = self.next_after(self.registered.as_ref());
+        let written = database.write("can't register as a waiter", now + WRITE_PATIENCE, |transaction| {
+            names.iter().try_for_each(|name| transaction.register(name, false)).map(Ok)
+        });
+        if written.is_err() {
+            self.next_write = now + WRITE_AGAIN;
+            return;
         }
+        self.registered = go_on_after(names);
+        self.next_write = if self.registered.is_some() { now } else { now + REGISTER };
     }
 
     /// Removes the registrations that are not wanted any more.
@@ -331,9 +359,14 @@ impl Watcher {
         });
         match forgotten {
             Ok(()) => self.forgotten.clear(),
-            Err(_) => self.next_write = self.next_write.min(clock::now() + WRITE_AGAIN),
+            Err(_) => self.next_write = clock::now() + WRITE_AGAIN,
         }
     }
+}
+
+/// Where to go on after these, if there may be more.
+fn go_on_after(mut names: Vec<LeaseName>) -> Option<LeaseName> {
+    if names.len() < TOGETHER { None } else { names.pop() }
 }
 
 fn held(record: &Record) -> Seen {
@@ -395,49 +428,4 @@ impl Seen {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LATER: Instant = Instant::MAX;
-
-    fn held(token: u64) -> Seen {
-        Seen::Held { token: Token::new(token), handle: None, expires: LATER }
-    }
-
-    fn free(after: u64, chosen: u64) -> Seen {
-        Seen::Free { after: Token::new(after), chosen }
-    }
-
-    #[test]
-    fn a_lease_that_becomes_free_is_told_once_and_chosen_only_by_the_hold_that_ended() {
-        assert_eq!(held(5).freed(0), (free(5, 0), Some(Wake::Free { chosen: false })));
-        assert_eq!(held(5).freed(5), (free(5, 5), Some(Wake::Free { chosen: true })));
-        assert_eq!(held(5).freed(4), (free(5, 4), Some(Wake::Free { chosen: false })), "an older choice");
-        assert_eq!(held(5).freed(6), (free(5, 6), Some(Wake::Free { chosen: true })), "one hold was missed");
-        assert_eq!(free(5, 5).freed(5), (free(5, 5), None));
-        assert_eq!(free(5, 0).freed(7), (free(5, 7), Some(Wake::Free { chosen: true })));
-        assert_eq!(free(5, 7).freed(0), (free(5, 7), None), "this handle has tried since");
-    }
-
-    #[test]
-    fn a_grant_is_told_once_and_a_renewal_is_not_told() {
-        let ttl = Duration::from_secs(1);
-        let alive = |_: HandleId| Life::Alive;
-        let told = Some(Wake::Held { token: Token::new(6), ttl });
-        assert_eq!(free(5, 0).taken(held(6), Some(ttl), alive), (held(6), told));
-        assert_eq!(held(5).taken(held(6), Some(ttl), alive), (held(6), told), "its being free was missed");
-        assert_eq!(held(6).taken(held(6), Some(ttl), alive), (held(6), None));
-        assert_eq!(free(5, 0).taken(held(0), None, alive), (held(0), None), "one that can't be read");
-    }
-
-    #[test]
-    fn the_death_of_a_holder_is_told_once_to_all() {
-        let handle = HandleId::from_bytes(&[7; 16]);
-        let of_the_dead = Seen::Held { token: Token::new(5), handle, expires: LATER };
-        let (next, wake) = of_the_dead.taken(of_the_dead, None, |_| Life::Dead);
-        assert_eq!((next, wake), (Seen::Dead { token: Token::new(5) }, Some(Wake::Free { chosen: true })));
-        assert_eq!(next.taken(of_the_dead, None, |_| Life::Dead), (next, None));
-        assert_eq!(of_the_dead.taken(of_the_dead, None, |_| Life::Unknown), (of_the_dead, None));
-        assert_eq!(next.freed(0).1, Some(Wake::Free { chosen: false }), "then an operator removed it");
-    }
-}
+mod tests;

@@ -129,6 +129,34 @@ fn a_record_that_is_damaged_is_held() {
 }
 
 #[test]
+fn a_record_that_is_damaged_stays_held_also_when_its_end_can_not_be_told_or_is_past() {
+    for damage in ["expires = -5", "token = -5, expires = 1"] {
+        let folder = Folder::new();
+        let store = folder.store();
+        granted(&store, "x", owner(1, 0), TTL);
+        sql(&folder, &format!("UPDATE lease SET {damage}"));
+        // What is over is removed beside a batch that acquires, and on opening.
+        granted(&store, "y", owner(1, 1), TTL);
+        held(&store, "x", owner(2, 0), TTL);
+        held(&folder.store(), "x", owner(2, 0), TTL);
+        let listed = block_on(store.list(None, 1)).unwrap();
+        assert_eq!(listed.iter().map(|record| &record.name).collect::<Vec<_>>(), [&name("x")], "{damage}");
+    }
+}
+
+#[test]
+fn a_row_that_can_not_be_listed_does_not_make_a_page_short() {
+    let folder = Folder::new();
+    let store = folder.store();
+    granted(&store, "b", owner(1, 0), TTL);
+    sql(
+        &folder,
+        "INSERT INTO lease SELECT x'61ff', format, token, owner, boot, expires, ttl, since, handle, early, host, pid, text FROM lease",
+    );
+    assert_eq!(block_on(store.list(None, 1)).unwrap().len(), 1, "a short page would look like the last");
+}
+
+#[test]
 fn a_removed_file_loses_its_leases_and_a_new_one_goes_on_with_higher_tokens() {
     let folder = Folder::new();
     let store = folder.store();
@@ -173,6 +201,24 @@ fn a_file_that_was_put_back_from_a_copy_revives_no_lease() {
 }
 
 #[test]
+fn a_copy_of_a_liveness_file_proves_no_death() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    // As if everything had been moved to another disk and back: of locks there are no copies.
+    let live = with_suffix(&folder.database(), ".live");
+    let moved = with_suffix(&folder.database(), ".moved");
+    fs::rename(&live, &moved).unwrap();
+    fs::create_dir(&live).unwrap();
+    for entry in fs::read_dir(&moved).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), live.join(entry.file_name())).unwrap();
+    }
+    assert_eq!(held(&folder.store(), "x", owner(2, 0), TTL).token, Some(token), "its holder lives");
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::Renewed));
+}
+
+#[test]
 fn a_log_that_was_removed_or_a_folder_that_was_moved_loses_the_leases() {
     for broken in ["-wal", "-shm"] {
         let folder = Folder::new();
@@ -210,6 +256,24 @@ fn a_file_with_two_names_is_refused_and_one_reached_through_links_is_one_store()
     let second_name = folder.path().join("second.db");
     fs::hard_link(folder.database(), &second_name).unwrap();
     refused(&SqliteStore::open(&second_name).unwrap(), StoreErrorKind::Rejected, &["2 names", "hard links"]);
+}
+
+#[test]
+fn a_link_that_is_turned_to_another_file_loses_the_leases() {
+    let folder = Folder::new();
+    let current = folder.path().join("current");
+    for release in ["1", "2"] {
+        fs::create_dir(folder.path().join(release)).unwrap();
+    }
+    symlink("1", &current).unwrap();
+    let path = current.join("a.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let token = granted(&store, "x", owner(1, 0), TTL);
+    fs::remove_file(&current).unwrap();
+    symlink("2", &current).unwrap();
+    let next = granted(&SqliteStore::open(&path).unwrap(), "x", owner(2, 0), TTL);
+    assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::NotYours), "there is another holder");
+    assert_eq!(held(&store, "x", owner(1, 1), TTL).token, Some(next));
 }
 
 #[test]
@@ -334,6 +398,23 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
     }
+}
+
+#[test]
+fn a_file_that_is_mounted_without_its_folder_is_refused() {
+    let folder = Folder::new();
+    let store = folder.store();
+    granted(&store, "x", owner(1, 0), TTL);
+    // As a container has it that was given the file alone: its log would be another one.
+    let alone = folder.path().join("alone.db");
+    fs::write(&alone, "").unwrap();
+    if let Err(error) = rustix::mount::mount_bind(folder.database(), &alone) {
+        println!("skipped: a file can't be mounted here ({error})");
+        return;
+    }
+    let _mounted = Mounted(alone.clone());
+    refused(&SqliteStore::open(&alone).unwrap(), StoreErrorKind::Rejected, &["alone.db", "mount the folder"]);
+    assert!(!with_suffix(&alone, "-wal").exists());
 }
 
 #[test]

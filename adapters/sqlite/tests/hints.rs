@@ -141,6 +141,30 @@ fn whoever_was_told_that_a_lease_is_held_is_told_of_its_end_however_short_that_h
 }
 
 #[test]
+fn a_waiter_is_told_also_when_the_bell_or_its_whole_folder_was_removed() {
+    let folder = Folder::new();
+    let (a, b) = (folder.store(), folder.store());
+    granted(&a, "x", owner(1, 0), TTL);
+    let mut hints = watching(&b, "x");
+    let live = format!("{}.live", folder.database().display());
+    let mut told_after = |removed: &str, n: u64| {
+        release(&a, "x", owner(1, n), None).unwrap();
+        while !matches!(next(&mut hints).1, Wake::Free { .. }) {}
+        granted(&a, "x", owner(1, n + 1), TTL);
+        assert!(matches!(next(&mut hints).1, Wake::Held { .. }), "{removed}");
+    };
+    told_after("nothing", 0);
+    std::fs::remove_file(format!("{live}/bell")).unwrap();
+    told_after("the bell", 1);
+    granted(&folder.store(), "makes a new bell", owner(3, 0), TTL);
+    told_after("another bell is there", 2);
+    std::fs::remove_dir_all(&live).unwrap();
+    told_after("the folder", 3);
+    granted(&folder.store(), "makes a new folder", owner(3, 1), TTL);
+    told_after("another folder is there", 4);
+}
+
+#[test]
 fn whoever_no_longer_waits_leaves_nothing_behind() {
     let folder = Folder::new();
     let (a, b) = (folder.store(), folder.store());

@@ -40,7 +40,7 @@ fn a_lease_passes_on_at_once_when_its_holders_process_is_killed() {
     }
     delays.sort_unstable();
     println!("from the holder's death to the next grant: {delays:?}");
-    assert!(delays[delays.len() / 2] < Duration::from_millis(250), "{delays:?}");
+    assert!(delays[delays.len() / 2] < TTL / 12, "{delays:?}");
 }
 
 #[test]

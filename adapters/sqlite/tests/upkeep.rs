@@ -8,10 +8,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::*;
+use futures::StreamExt as _;
 use futures::executor::block_on;
 use other::*;
 use tenure_sqlite::SqliteStore;
-use tenure_store::{Operation, Released, Store};
+use tenure_store::{Hint, Operation, Released, Store};
 
 fn liveness_files(folder: &Folder) -> usize {
     let live = format!("{}.live", folder.database().display());
@@ -111,6 +112,24 @@ fn neither_files_nor_threads_pile_up() {
     let folder = Folder::new();
     let mut other = Other::start(&folder, "", 1);
     assert_eq!(other.ask("leaks"), ["0", "0"], "more open files, more threads");
+}
+
+#[test]
+fn a_store_that_is_dropped_without_being_closed_ends_its_thread_and_removes_its_file() {
+    let folder = Folder::new();
+    let store = folder.store();
+    let hints = store.hints().unwrap();
+    let clone = store.clone();
+    granted(&store, "x", owner(1, 0), TTL);
+    block_on(store.watch(name("x"))).unwrap();
+    drop(store);
+    let token = granted(&clone, "y", owner(1, 1), TTL);
+    assert_eq!(liveness_files(&folder), 1);
+    drop(clone);
+    let last: Vec<Hint> = within(hints.collect());
+    assert!(last.len() < 10, "the stream of hints ends: {last:?}");
+    until("its file is removed", || liveness_files(&folder) == 0);
+    assert_eq!(held(&folder.store(), "y", owner(2, 0), TTL).token, Some(token), "its process lives on");
 }
 
 #[test]
