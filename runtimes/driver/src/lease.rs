@@ -25,6 +25,9 @@ use crate::wakers::Place;
 /// Dropping it gives the lease back: that neither blocks nor panics, anywhere. [`release`](Lease::release)
 /// waits for the store's answer besides.
 ///
+/// Drop a guard that was lost as soon as the work under it has ended: while it is kept, its work counts as going
+/// on, and this process's own next candidate for the same lease waits for it. Other processes don't.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -131,8 +134,8 @@ impl Lease {
     /// is dropped at its next await point, whatever the renewing task does. A result that the future comes to
     /// is returned even if the lease ended meanwhile. A holder that is asked to stop by its own choice (shutdown,
     /// maximum hold) has its grace period first: work that wants to end in order listens to
-    /// [`stopping`](Lease::stopping), and only at the end of the grace it is dropped. Blocking code and detached tasks can't be stopped: give
-    /// them a [`signal`](Lease::signal).
+    /// [`stopping`](Lease::stopping), and only at the end of the grace it is dropped. Blocking code and detached
+    /// tasks can't be stopped: give them a [`signal`](Lease::signal).
     ///
     /// # Errors
     /// [`Lost`] if the lease ended first.

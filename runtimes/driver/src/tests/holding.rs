@@ -448,3 +448,19 @@ fn every_loss_is_told_with_its_token_however_late_somebody_listens() {
     }
     assert!(next.is_valid());
 }
+
+#[test]
+fn a_lost_guard_that_is_kept_keeps_the_next_candidate_of_its_own_process_waiting_and_no_other() {
+    let world = World::new();
+    let (tenure, other) = (world.tenure(), world.tenure());
+    let lost = world.acquire(&tenure, "a");
+    world.runtime.block_on(other.evict("a", tenure_store::Eviction::Delete)).unwrap();
+    world.runtime.block_on(lost.lost());
+    let next = spawn(&world.runtime, tenure.acquire("a").into_future());
+    world.runtime.advance(3 * TTL);
+    assert!(next.lock().unwrap().is_none());
+    let theirs = world.acquire(&other, "a");
+    drop((lost, theirs));
+    world.runtime.advance(TTL);
+    assert!(next.lock().unwrap().as_ref().is_some_and(Result::is_ok));
+}
