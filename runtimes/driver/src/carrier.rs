@@ -47,8 +47,26 @@ pub(crate) struct Origin {
     pub(crate) id: CommandId,
     pub(crate) lease: LeaseKey,
     pub(crate) name: LeaseName,
+    pub(crate) what: What,
+}
+
+/// Which operation it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Acquire,
+    Renew,
+    Release,
+}
+
+impl What {
     /// Whether an answer is one to this operation.
-    pub(crate) fits: fn(&Answer) -> bool,
+    pub(crate) const fn fits(self, answer: &Answer) -> bool {
+        match self {
+            Self::Acquire => matches!(answer, Answer::Acquire(_)),
+            Self::Renew => matches!(answer, Answer::Renew(_)),
+            Self::Release => matches!(answer, Answer::Release(_)),
+        }
+    }
 }
 
 pub(crate) struct Carrier {
@@ -347,12 +365,12 @@ impl Carrier {
 
 impl Order {
     fn origin(&self) -> Origin {
-        let fits: fn(&Answer) -> bool = match &self.operation {
-            Operation::Acquire(_) => |answer| matches!(answer, Answer::Acquire(_)),
-            Operation::Renew(_) => |answer| matches!(answer, Answer::Renew(_)),
-            Operation::Release(_) => |answer| matches!(answer, Answer::Release(_)),
+        let what = match &self.operation {
+            Operation::Acquire(_) => What::Acquire,
+            Operation::Renew(_) => What::Renew,
+            Operation::Release(_) => What::Release,
         };
-        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), fits }
+        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), what }
     }
 }
 
