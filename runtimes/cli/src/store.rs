@@ -1,11 +1,14 @@
 //! The store that the command line names.
 
 use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::time::Duration;
 
 use tenure::{AnyStore, SqliteOptions, SqliteStore, Tenure};
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::say;
 
 /// The program's name as the embedded store knows it: all that is run without `--store` meets there.
 const APP: &str = "tenure";
@@ -51,6 +54,19 @@ impl Place {
     /// What to call it.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Waits for the store's answer to a person, who is told if that takes a while.
+    pub(crate) async fn answer<T>(&self, answer: impl Future<Output = T>) -> T {
+        const A_WHILE: Duration = Duration::from_secs(1);
+        let mut answer = pin!(answer);
+        match tokio::time::timeout(A_WHILE, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                say::line(format_args!("waiting for an answer from store {}", self.name));
+                answer.await
+            }
+        }
     }
 
     /// Starts the driver on it.

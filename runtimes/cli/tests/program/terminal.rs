@@ -162,6 +162,18 @@ fn a_terminal_that_stops_whoever_writes_in_the_background_does_not_stop_the_supe
 }
 
 #[test]
+fn what_could_not_be_said_while_the_command_had_the_terminal_is_said_afterwards() {
+    let place = Place::new();
+    let run = r#"${T% --} --max-hold 300ms --"#;
+    let script = format!(
+        "stty tostop; MODES=$(stty -g); {run} sh -c 'trap \"exit 3\" TERM; while :; do sleep 0.01; done'"
+    );
+    let mut session = Session::start(&place, &format!("{script}{CHECK}"));
+    session.shows("which is --max-hold");
+    session.is_restored(77);
+}
+
+#[test]
 fn a_full_screen_editor_works_under_a_lease() {
     let place = Place::new();
     if !std::path::Path::new("/usr/bin/vim").exists() {

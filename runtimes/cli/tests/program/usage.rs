@@ -98,6 +98,32 @@ fn a_command_that_is_not_there_or_not_executable_gives_the_codes_of_a_shell() {
 }
 
 #[test]
+fn a_command_line_that_was_meant_for_a_shell_gets_a_hint() {
+    let place = Place::new();
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--", "echo a"]));
+    assert_eq!(code, Some(127));
+    assert!(err.contains("\"echo a\"") && err.contains("sh -c"), "{err}");
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--", ""]));
+    assert_eq!(code, Some(127));
+    assert!(err.contains("cannot run \"\""), "{err}");
+}
+
+#[test]
+fn who_leaves_the_dashes_out_is_told_where_they_go() {
+    for arguments in [&["run", "--lease", "job", "echo", "a"][..], &["run", "job"]] {
+        let mut command = bare_tenure();
+        command.args(arguments);
+        let (code, _, err) = output(command);
+        assert_eq!(code, Some(64));
+        assert!(err.contains("tip: the command comes after two dashes"), "{err}");
+    }
+    let mut command = bare_tenure();
+    command.args(["run", "--leese", "job", "--", "run"]);
+    let (_, _, err) = output(command);
+    assert!(!err.contains("two dashes"), "{err}");
+}
+
+#[test]
 fn a_busy_lease_is_code_75_and_the_message_says_who_has_it() {
     let place = Place::new();
     let holder = held(&place);
