@@ -132,7 +132,7 @@ impl Guardian {
             alarm: Alarm::new()?,
             limits,
             grace,
-            terminal: Terminal::of(&stdin, supervisor),
+            terminal: Terminal::of_session(supervisor),
             waiting: None,
             tree: Tree::new(),
             exited: false,

@@ -20,6 +20,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid};
+use rustix::termios::isatty;
 use tenure::{Deadlines, Instant, Lease, Lost, LostReason, StopReason};
 
 use crate::args::{OnLost, Run};
@@ -82,7 +83,7 @@ impl<'a> Supervisor<'a> {
             args,
             lease,
             guarded,
-            terminal: Terminal::of(io::stdin(), getpid()),
+            terminal: Terminal::of_session(getpid()),
             lost: false,
             held_too_long: false,
             stops: 0,
@@ -171,7 +172,10 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, report: Report) {
         match report {
             Report::Started { group } => {
-                if let Some(terminal) = &mut self.terminal {
+                if let Some(terminal) = &mut self.terminal
+                    && isatty(io::stdin())
+                    && isatty(io::stdout())
+                {
                     terminal.give_to(group);
                 }
                 self.guarded.go();
