@@ -264,13 +264,16 @@ impl<R: Runtime> Driver<R> {
             Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
                 // A store that is closed gives no more hints, and that is no trouble.
                 self.hints = None;
-                self.stage = Stage::Closing(self.carrier.store().closing(), now + CLOSE_LIMIT);
+                // One that does not answer is told, and not waited for.
+                let limit = if self.carrier.len() == 0 { CLOSE_LIMIT } else { Duration::ZERO };
+                self.stage = Stage::Closing(self.carrier.store().closing(), now + limit);
             }
             Stage::Flushing(_) => return false,
             Stage::Closing(closing, deadline) => {
                 match AssertUnwindSafe(closing).catch_unwind().poll_unpin(cx) {
                     Poll::Pending if now < *deadline => return false,
                     Poll::Ready(Ok(())) => {}
+                    Poll::Pending if self.carrier.len() > 0 => {}
                     Poll::Pending | Poll::Ready(Err(_)) => {
                         self.trouble.warn(now, Kind::Bug, None, "the store did not close properly");
                     }

@@ -112,6 +112,9 @@ fn a_candidacy_that_failed_does_not_hold_up_the_end_and_is_not_called_held() {
     for fault in [Fault::Hang, Fault::Fail] {
         let world = World::new();
         let tenure = world.tenure();
+        if matches!(fault, Fault::Hang) {
+            world.plan.hang_close();
+        }
         world.plan.all(fault);
         let acquiring = tenure.acquire("a").wait_at_most(SECOND / 10).into_future();
         let error = world.runtime.block_on(acquiring).unwrap_err();
@@ -121,6 +124,20 @@ fn a_candidacy_that_failed_does_not_hold_up_the_end_and_is_not_called_held() {
         assert!(world.now() <= began + SECOND / 2);
         assert_eq!((world.runtime.tasks(), world.runtime.sleepers()), (0, 0));
     }
+}
+
+#[test]
+fn what_was_granted_to_a_candidate_that_gave_up_is_given_back_by_a_shutdown() {
+    let world = World::new();
+    let tenure = world.tenure();
+    world.plan.all(Fault::Slow(SECOND / 5));
+    let mut acquiring = Box::pin(tenure.acquire("a").into_future());
+    assert!(poll_once(acquiring.as_mut()).is_pending());
+    world.settle();
+    assert_eq!(world.records().len(), 1);
+    drop(acquiring);
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+    assert_eq!(world.records(), []);
 }
 
 #[test]
