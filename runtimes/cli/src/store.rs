@@ -27,11 +27,13 @@ impl Place {
     /// The store of this URL, or this user's own. Nothing is opened yet.
     pub(crate) fn new(url: Option<&str>) -> Result<Self, Failure> {
         let url = url.filter(|url| !url.is_empty());
-        let scheme = url.and_then(|url| Some(url.split_once(':')?.0.to_ascii_lowercase()));
+        let parts = url.and_then(|url| url.split_once(':'));
+        let scheme = parts.map(|(scheme, _)| scheme.to_ascii_lowercase());
         let refused = |error: &dyn std::fmt::Display| Failure::new(exit::REFUSED, error.to_string());
         let options = match (url, scheme.as_deref()) {
             (None, _) => SqliteOptions::for_app(APP),
             (Some(url), Some("sqlite")) => SqliteOptions::from_url(url),
+            (Some(_), Some("embedded")) => SqliteOptions::for_app(parts.map_or("", |(_, app)| app)),
             (Some(_), Some("memory")) => {
                 return Err(Failure::new(
                     exit::REFUSED,

@@ -259,6 +259,20 @@ fn without_a_store_given_the_users_own_is_used() {
 }
 
 #[test]
+fn a_program_that_keeps_its_leases_in_a_store_by_name_gets_all_that_the_store_can_do() {
+    let place = Place::new();
+    // The command inherits the lock that proves it alive to others.
+    let script = "ls -l /proc/self/fd | grep -c '[.]live/'";
+    let (code, out, err) =
+        output(place.tenure(&["--store", "embedded:app", "run", "--lease", "job", "--", "sh", "-c", script]));
+    assert_eq!((code, out.as_str()), (Some(0), "1\n"), "{err}");
+    let (_, _, err) = output(place.tenure(&["--store", "Embedded:app", "leases"]));
+    assert!(err.contains("/app") && err.contains(".db"), "{err}");
+    let (code, _, err) = output(place.tenure(&["--store", "embedded:", "leases"]));
+    assert_eq!(code, Some(78), "{err}");
+}
+
+#[test]
 fn a_store_that_cannot_be_used_is_refused_with_its_name() {
     let place = Place::new();
     std::fs::create_dir(place.path("folder.db")).unwrap();
