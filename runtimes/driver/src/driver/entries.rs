@@ -121,10 +121,10 @@ impl Entries {
         names
     }
 
-    /// The store has no record of it any more.
+    /// The store has no record of it any more. What is held is another grant: that was the answer to an earlier one.
     pub(super) fn forgotten(&mut self, key: LeaseKey) {
         if let Some(entry) = self.leases.get_mut(&key) {
-            entry.recorded = false;
+            entry.recorded = entry.hold.is_some();
         }
     }
 

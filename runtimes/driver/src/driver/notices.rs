@@ -153,11 +153,11 @@ impl<R: Runtime> Driver<R> {
 
     fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
         self.stats.lost += 1;
+        // The guard keeps its hold; for everybody else it is over.
+        let Some(hold) = self.entries.unhold(lease) else { return };
         if why == LossReason::NotYours {
             self.entries.forgotten(lease);
         }
-        // The guard keeps its hold; for everybody else it is over.
-        let Some(hold) = self.entries.unhold(lease) else { return };
         let (stop, reason) = match why {
             LossReason::NotYours => (StopReason::Lost, LostReason::NotYours),
             LossReason::Abandoned => (StopReason::MaxHold, LostReason::Abandoned),

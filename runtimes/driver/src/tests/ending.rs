@@ -141,6 +141,29 @@ fn what_was_granted_to_a_candidate_that_gave_up_is_given_back_by_a_shutdown() {
 }
 
 #[test]
+fn the_late_answer_to_an_earlier_release_does_not_hide_that_the_lease_is_held() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let mut releases = 0;
+    world.plan.set(move |operation| match operation {
+        // Granted, but told so late that it is of no use: it is given back, and acquired again.
+        tenure_store::Operation::Acquire(_) if releases == 0 => Fault::Slow(SECOND * 8 / 10),
+        tenure_store::Operation::Release(_) => {
+            releases += 1;
+            if releases == 1 { Fault::Slow(SECOND / 2) } else { Fault::None }
+        }
+        _ => Fault::None,
+    });
+    let acquiring = spawn(&world.runtime, tenure.acquire("a").ttl(SECOND).into_future());
+    world.runtime.advance(3 * SECOND);
+    assert!(world.plan.count("release") > 1);
+    let lease = acquiring.lock().unwrap().take().unwrap().unwrap();
+    let error = world.runtime.block_on(tenure.shutdown()).unwrap_err();
+    assert_eq!(error.leases, [lease.name().clone()]);
+    assert!(lease.is_valid());
+}
+
+#[test]
 fn without_anybody_who_waits_for_the_end_what_may_have_been_granted_is_given_back_patiently() {
     let world = World::new();
     let tenure = world.tenure();
