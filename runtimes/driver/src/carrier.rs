@@ -293,7 +293,6 @@ impl Carrier {
 
     /// The next thing that came back.
     pub(crate) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Poll<Delivery> {
-        self.give_up(now);
         loop {
             if let Some(delivery) = self.settled.pop_front() {
                 return Poll::Ready(delivery);
@@ -327,6 +326,8 @@ impl Carrier {
                         None => continue,
                     }
                 }
+                // Only now: what has come counts, however late this looks at it.
+                Poll::Ready(None) | Poll::Pending if self.give_up(now) => continue,
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
             };
         }
@@ -337,7 +338,9 @@ impl Carrier {
         self.backstops.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    fn give_up(&mut self, now: Instant) {
+    /// Gives up what is overdue; tells whether anything was.
+    fn give_up(&mut self, now: Instant) -> bool {
+        let before = self.counts.abandoned;
         while let Some(entry) = self.backstops.first_entry()
             && entry.key().0 <= now
         {
@@ -352,6 +355,7 @@ impl Carrier {
                 }
             }
         }
+        self.counts.abandoned != before
     }
 
     /// Forgets a batch once nothing of it is open. One whose store kept the replies beyond its future stays
