@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
@@ -110,6 +111,18 @@ pub(crate) struct Release {
     /// Free the lease now: the next holder may start while this one still works. Only tokens protect then
     #[arg(long, group = "how")]
     pub(crate) now: bool,
+}
+
+/// Adds a tip to an error of those who leave the two dashes out.
+pub(crate) fn explain(error: &mut clap::Error) {
+    let mut arguments = std::env::args_os();
+    if error.kind() == ErrorKind::UnknownArgument
+        && arguments.any(|argument| argument == "run")
+        && !arguments.any(|argument| argument == "--")
+    {
+        let tip = "the command comes after two dashes, as in: tenure run --lease NAME -- COMMAND".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 /// The units that are understood. Months and years are left out: `M` is too easily taken for a minute.

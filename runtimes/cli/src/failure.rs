@@ -3,6 +3,7 @@
 use tenure::{AcquireError, RequestError, StoreError, StoreErrorKind};
 
 use crate::exit;
+use crate::holder::held_by;
 
 /// A failure, as the program's user sees it.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,7 +37,13 @@ impl From<AcquireError> for Failure {
             AcquireError::Config(_) | AcquireError::Name(_) => exit::USAGE,
             _ => exit::INTERNAL,
         };
-        Self::new(code, error.to_string())
+        let message = match &error {
+            AcquireError::Busy { lease, holder: Some(holder) } => {
+                format!("lease {lease:?} is held by {}", held_by(holder))
+            }
+            error => error.to_string(),
+        };
+        Self::new(code, message)
     }
 }
 

@@ -22,6 +22,7 @@
 //!                        └── the command ends, others live ──> asked
 //! ```
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,7 +40,7 @@ use tenure::Instant;
 use crate::alarm::Alarm;
 use crate::clock;
 use crate::exit;
-use crate::protocol::{Ending, Frames, Limits, Order, Report, receive_with, send_with};
+use crate::protocol::{Ending, Frame, Frames, Limits, Order, Report, receive_with, send_with};
 use crate::terminal::Terminal;
 use crate::tree::{self, Tree};
 use crate::{program, say, signals};
@@ -76,6 +77,8 @@ struct Guardian {
     alone: bool,
     socket: OwnedFd,
     frames: Frames,
+    /// What the supervisor has not had room for yet. Bounded: see [`Guardian::report`].
+    unsent: VecDeque<Frame>,
     signals: UnixStream,
     alarm: Alarm,
     limits: Limits,
@@ -128,11 +131,12 @@ impl Guardian {
             alone: false,
             socket,
             frames: Frames::default(),
+            unsent: VecDeque::new(),
             signals,
             alarm: Alarm::new()?,
             limits,
             grace,
-            terminal: Terminal::of(&stdin, supervisor),
+            terminal: Terminal::of_session(supervisor),
             waiting: None,
             tree: Tree::new(),
             exited: false,
@@ -336,7 +340,7 @@ impl Guardian {
 
     /// A command that was stopped from the keyboard would hold the lease for nothing, and nobody could give the
     /// terminal back to the shell: it has to go on.
-    fn continue_stopped(&self, command: Pid) {
+    fn continue_stopped(&mut self, command: Pid) {
         let stopped = waitid(WaitId::Pid(command), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
         let Ok(Some(status)) = stopped else { return };
         if let Some(signal) = status.stopping_signal().and_then(Signal::from_named_raw) {
@@ -347,9 +351,22 @@ impl Guardian {
         }
     }
 
-    /// Tells the supervisor. If it does not read (it may be stopped) or is gone, that changes nothing here.
-    fn report(&self, report: Report) {
-        let _ = rustix::io::retry_on_intr(|| send(&self.socket, &report.frame(), SendFlags::DONTWAIT));
+    /// Tells the supervisor, at once or when it reads again (it may be stopped). If it is gone, that changes nothing
+    /// here. Each report is made once, but that of a stop, which is left out where others wait.
+    fn report(&mut self, report: Report) {
+        if !matches!(report, Report::Stopped(_)) || self.unsent.is_empty() {
+            self.unsent.push_back(report.frame());
+        }
+        self.send_reports();
+    }
+
+    fn send_reports(&mut self) {
+        while let Some(frame) = self.unsent.front() {
+            match rustix::io::retry_on_intr(|| send(&self.socket, frame, SendFlags::DONTWAIT)) {
+                Err(Errno::AGAIN) => return,
+                Ok(_) | Err(_) => self.unsent.pop_front(),
+            };
+        }
     }
 
     /// Sleeps until there is something to see to: an order, a signal, a deadline.
@@ -368,7 +385,9 @@ impl Guardian {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut sources = vec![PollFd::new(&self.signals, PollFlags::IN)];
         if !self.alone {
-            sources.push(PollFd::new(&self.socket, PollFlags::IN));
+            let mut wanted = PollFlags::IN;
+            wanted.set(PollFlags::OUT, !self.unsent.is_empty());
+            sources.push(PollFd::new(&self.socket, wanted));
         }
         if let Some(timer) = self.alarm.descriptor() {
             sources.push(PollFd::from_borrowed_fd(timer, PollFlags::IN));
@@ -377,5 +396,6 @@ impl Guardian {
         let _ = poll(&mut sources, timeout.as_ref());
         let mut buffer = [0; 64];
         while matches!(recv(&self.signals, &mut buffer, RecvFlags::DONTWAIT), Ok((_, bytes)) if bytes > 0) {}
+        self.send_reports();
     }
 }

@@ -49,6 +49,14 @@ pub(crate) fn describe(holder: &Holder) -> String {
     text
 }
 
+/// The same, and how long the lease lasts without a renewal.
+pub(crate) fn held_by(holder: &Holder) -> String {
+    let left = holder
+        .remaining
+        .map_or_else(String::new, |left| format!(", for another {} unless it is renewed", span(left)));
+    format!("{}{left}", describe(holder))
+}
+
 /// A text from a store, without what could steer a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()

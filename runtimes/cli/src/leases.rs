@@ -16,7 +16,7 @@ use crate::store::Place;
 /// Lists the leases.
 pub(crate) async fn leases(args: &Leases, place: &Place) -> Result<u8, Failure> {
     let tenure = place.start()?;
-    let records = tenure.leases().await;
+    let records = place.answer(tenure.leases()).await;
     let _ = tenure.shutdown().await;
     let records = records.map_err(|error| Failure::from(error).at(place.name()))?;
     let text = if args.json {

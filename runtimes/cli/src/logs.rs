@@ -25,7 +25,11 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
             Failure::new(exit::USAGE, format!("{VARIABLE}={filter:?} can't be understood: {error}"))
         })?,
         // Of our own crates only: those below speak of things that are not the user's.
-        _ => Targets::new().with_default(LevelFilter::WARN).with_target("tenure", level),
+        // That the lease is lost is said by `run` itself.
+        _ => Targets::new()
+            .with_default(LevelFilter::WARN)
+            .with_target("tenure", level)
+            .with_target("tenure::lost", if verbose == 0 { Level::ERROR } else { level }),
     };
     let lines = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_ansi(false);
     tracing_subscriber::registry().with(lines).with(targets).init();

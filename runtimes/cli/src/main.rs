@@ -45,7 +45,8 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            args::explain(&mut error);
             let _ = error.print();
             // Help and version are errors in the parser's eyes only.
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });

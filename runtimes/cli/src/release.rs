@@ -12,7 +12,7 @@ use crate::store::Place;
 pub(crate) async fn release(args: &Release, place: &Place) -> Result<u8, Failure> {
     let tenure = place.start()?;
     let how = if args.now { Eviction::Delete } else { Eviction::Replace };
-    let evicted = tenure.evict(&args.name, how).await;
+    let evicted = place.answer(tenure.evict(&args.name, how)).await;
     let _ = tenure.shutdown().await;
     let name = &args.name;
     let Some(record) = evicted.map_err(|error| Failure::from(error).at(place.name()))? else {

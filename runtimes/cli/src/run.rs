@@ -58,7 +58,13 @@ async fn hold(args: &Run, place: &Place, lease: &Lease, signals: &mut Signals) -
     let suspensions = Signals::listen(&[Signal::TSTP]).map_err(|error| no_signals(&error))?;
     // Not to be told of deaths, but so that the dead wait for us: where SIGCHLD is ignored they don't.
     let _deaths = Signals::listen(&[Signal::CHILD]).map_err(|error| no_signals(&error))?;
-    let liveness = place.liveness().await?;
+    let liveness = tokio::select! {
+        liveness = place.liveness() => liveness?,
+        signal = signals.next() => {
+            say::line(format_args!("{}: nothing was started", signals::name(signal)));
+            return Ok(exit::of_signal(signal));
+        }
+    };
     let mut supervisor = Supervisor::start(args, lease, liveness).map_err(|error| {
         Failure::new(exit::INTERNAL, format!("the command's guardian could not be started: {error}"))
     })?;

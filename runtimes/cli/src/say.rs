@@ -14,6 +14,13 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     let _ = Stderr.write_all(format!("tenure: {text}\n").as_bytes());
 }
 
+/// The same; false if it had to be left unsaid.
+pub(crate) fn could_say(text: &str) -> bool {
+    let can = !would_stop();
+    line(format_args!("{text}"));
+    can
+}
+
 /// Standard error that never stops us.
 ///
 /// A process that writes to a terminal whose foreground it does not have is stopped if the terminal is set so

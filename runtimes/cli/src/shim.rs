@@ -34,7 +34,12 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
     let error = Command::new(&program).args(arguments).exec();
     let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE };
-    say::line(format_args!("cannot run {}: {error}", program.display()));
+    let hint = if error.kind() == io::ErrorKind::NotFound && program.as_encoded_bytes().contains(&b' ') {
+        "; its arguments are words of their own, and a line for a shell is run with: sh -c LINE"
+    } else {
+        ""
+    };
+    say::line(format_args!("cannot run {program:?}: {error}{hint}"));
     ExitCode::from(code)
 }
 

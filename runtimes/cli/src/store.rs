@@ -1,11 +1,14 @@
 //! The store that the command line names.
 
 use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::time::Duration;
 
 use tenure::{AnyStore, SqliteOptions, SqliteStore, Tenure};
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::say;
 
 /// The program's name as the embedded store knows it: all that is run without `--store` meets there.
 const APP: &str = "tenure";
@@ -24,11 +27,13 @@ impl Place {
     /// The store of this URL, or this user's own. Nothing is opened yet.
     pub(crate) fn new(url: Option<&str>) -> Result<Self, Failure> {
         let url = url.filter(|url| !url.is_empty());
-        let scheme = url.and_then(|url| Some(url.split_once(':')?.0.to_ascii_lowercase()));
+        let parts = url.and_then(|url| url.split_once(':'));
+        let scheme = parts.map(|(scheme, _)| scheme.to_ascii_lowercase());
         let refused = |error: &dyn std::fmt::Display| Failure::new(exit::REFUSED, error.to_string());
         let options = match (url, scheme.as_deref()) {
             (None, _) => SqliteOptions::for_app(APP),
             (Some(url), Some("sqlite")) => SqliteOptions::from_url(url),
+            (Some(_), Some("embedded")) => SqliteOptions::for_app(parts.map_or("", |(_, app)| app)),
             (Some(_), Some("memory")) => {
                 return Err(Failure::new(
                     exit::REFUSED,
@@ -51,6 +56,19 @@ impl Place {
     /// What to call it.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Waits for the store's answer to a person, who is told if that takes a while.
+    pub(crate) async fn answer<T>(&self, answer: impl Future<Output = T>) -> T {
+        const A_WHILE: Duration = Duration::from_secs(1);
+        let mut answer = pin!(answer);
+        match tokio::time::timeout(A_WHILE, &mut answer).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                say::line(format_args!("waiting for an answer from store {}", self.name));
+                answer.await
+            }
+        }
     }
 
     /// Starts the driver on it.

@@ -20,6 +20,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid};
+use rustix::termios::isatty;
 use tenure::{Deadlines, Instant, Lease, Lost, LostReason, StopReason};
 
 use crate::args::{OnLost, Run};
@@ -44,7 +45,7 @@ pub(crate) struct Supervisor<'a> {
     guarded: Guarded,
     terminal: Option<Terminal>,
     /// The lease was lost while something of the command lived.
-    lost: Option<LostReason>,
+    lost: bool,
     /// The command was stopped because of `--max-hold`.
     held_too_long: bool,
     /// Stops that the user asked for by a signal.
@@ -60,6 +61,8 @@ pub(crate) struct Supervisor<'a> {
     ending: Option<Ending>,
     /// Why there was no command.
     unstarted: Option<io::Error>,
+    /// Why it was stopped, as far as that could not be said while it had the terminal.
+    unsaid: Vec<String>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -80,8 +83,8 @@ impl<'a> Supervisor<'a> {
             args,
             lease,
             guarded,
-            terminal: Terminal::of(io::stdin(), getpid()),
-            lost: None,
+            terminal: Terminal::of_session(getpid()),
+            lost: false,
             held_too_long: false,
             stops: 0,
             kill_at: None,
@@ -90,6 +93,7 @@ impl<'a> Supervisor<'a> {
             wants_terminal: false,
             ending: None,
             unstarted: None,
+            unsaid: Vec::new(),
         })
     }
 
@@ -123,8 +127,8 @@ impl<'a> Supervisor<'a> {
                 }
                 signal = signals.next() => self.pass_on(signal),
                 _ = suspensions.next() => self.refuse_suspension(),
-                () = at(kill_at) => self.kill("it did not end within the grace"),
-                () = at(last_moment) => self.kill("the lease ends"),
+                () = at(kill_at) => self.kill_because("it did not end within the grace"),
+                () = at(last_moment) => self.kill_because("the lease ends"),
                 () = tokio::time::sleep(LOOK_FOR_FOREGROUND), if self.wants_terminal => self.lend_terminal(),
             }
         }
@@ -132,7 +136,7 @@ impl<'a> Supervisor<'a> {
 
     /// Sees to it that nothing lives, takes the terminal back, and gives the exit code.
     pub(crate) async fn finish(self) -> Result<u8, Failure> {
-        let Self { args, lease, guarded, terminal, .. } = self;
+        let Self { guarded, terminal, .. } = self;
         let guardian = guarded.guardian();
         let group = guarded.group();
         let was_guarded = guarded
@@ -143,19 +147,17 @@ impl<'a> Supervisor<'a> {
             })
             .await;
 
-        let name = &args.lease;
-        let token = lease.token();
         if let Some(error) = self.unstarted {
             let message = format!("the command could not be started: {error}");
             return Err(Failure::new(exit::INTERNAL, message));
         }
-        if let Some(why) = self.lost {
-            let message = format!("lease {name:?} (token {token}) was lost: {why}; the command was stopped");
-            return Err(Failure::new(exit::LOST, message));
+        self.unsaid.iter().for_each(|text| say::line(format_args!("{text}")));
+        // Of these two it was said when it happened, or just now.
+        if self.lost {
+            return Ok(exit::LOST);
         }
         if self.held_too_long {
-            let message = format!("lease {name:?} was held for --max-hold; the command was stopped");
-            return Err(Failure::new(exit::MAX_HOLD, message));
+            return Ok(exit::MAX_HOLD);
         }
         match self.ending {
             Some(ending) => Ok(ending.code()),
@@ -170,7 +172,10 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, report: Report) {
         match report {
             Report::Started { group } => {
-                if let Some(terminal) = &mut self.terminal {
+                if let Some(terminal) = &mut self.terminal
+                    && isatty(io::stdin())
+                    && isatty(io::stdout())
+                {
                     terminal.give_to(group);
                 }
                 self.guarded.go();
@@ -213,10 +218,10 @@ impl<'a> Supervisor<'a> {
             (LostReason::Expired, OnLost::Kill) => self.note_loss(lost.why, "is killed"),
             (LostReason::NotYours, _) => {
                 self.note_loss(lost.why, "is killed");
-                self.kill("the lease is not ours any more");
+                self.kill();
             }
             // The maximum hold and its grace are over; the lease still is ours.
-            (LostReason::Stopped(_), _) => self.kill("it did not end within the grace"),
+            (LostReason::Stopped(_), _) => self.kill_because("it did not end within the grace"),
             // It is not renewed any more: the guardian's limits stay as they are, and come.
             _ => self.note_loss(lost.why, "is stopped before the lease ends"),
         }
@@ -224,18 +229,18 @@ impl<'a> Supervisor<'a> {
 
     /// Says once that the lease is lost, and what becomes of the command. The first reason stays.
     fn note_loss(&mut self, why: LostReason, then: &str) {
-        if self.lost.is_none() {
+        if !std::mem::replace(&mut self.lost, true) {
             let (name, token) = (&self.args.lease, self.lease.token());
-            say::line(format_args!("lease {name:?} (token {token}) is lost: {why}; the command {then}"));
-            self.lost = Some(why);
+            let text = format!("lease {name:?} (token {token}) is lost: {why}; the command {then}");
+            self.tell(text);
         }
     }
 
     fn stop(&mut self, why: StopReason) {
         if why == StopReason::MaxHold {
             self.held_too_long = true;
-            say::line(format_args!(
-                "lease {:?} was held for {}; the command is asked to end, and killed in {}",
+            self.tell(format!(
+                "lease {:?} was held for {}, which is --max-hold; the command is asked to end, and killed in {}",
                 self.args.lease,
                 humantime::format_duration(self.args.max_hold.unwrap_or_default()),
                 humantime::format_duration(self.args.grace)
@@ -245,12 +250,18 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    fn tell(&mut self, text: String) {
+        if !say::could_say(&text) {
+            self.unsaid.push(text);
+        }
+    }
+
     /// Passes a signal on to the command.
     fn pass_on(&mut self, signal: Signal) {
         if signal == Signal::TERM || signal == Signal::INT {
             self.stops += 1;
             if self.stops > 1 {
-                self.kill("a second signal asked for it");
+                self.kill_because("a second signal asked for it");
                 return;
             }
             self.kill_within_grace();
@@ -264,10 +275,15 @@ impl<'a> Supervisor<'a> {
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn kill(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.killed, true) {
+    fn kill_because(&mut self, why: &str) {
+        if !self.killed {
             say::line(format_args!("the command is killed: {why}"));
         }
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        self.killed = true;
         self.guarded.kill();
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The command has a process group of its own, and a terminal serves only its foreground group: the others are
 //! stopped when they read. So the foreground is handed to the command's group before it begins, and taken
-//! back, with the terminal's modes, after it has ended.
+//! back, with the terminal's modes, after it has ended. A command whose input or output is something else gets it
+//! when it is stopped for want of it: until then others may need it, such as a pager behind the command.
 //!
 //! Giving it away is easy, as we have it. A process that wants it back is stopped with SIGTTOU unless it ignores
 //! that signal, and ignoring takes unsafe code. But a process *in* the foreground group may hand it on. The dead
@@ -10,13 +11,14 @@
 //! that group and hand the terminal to us.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, getpid, waitid};
-use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 use crate::{exit, program, tree};
 
@@ -31,14 +33,12 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// This standard input, if it is such a terminal. `lender` is `tenure run`.
-    pub(crate) fn of(stdin: impl AsFd, lender: Pid) -> Option<Self> {
-        if !isatty(&stdin) || tcgetpgrp(&stdin).is_err() {
-            return None;
-        }
+    /// That of our session, if it has one: commands ask there for passwords though their standard input is no
+    /// terminal. `lender` is `tenure run`.
+    pub(crate) fn of_session(lender: Pid) -> Option<Self> {
         let home = tree::group_of(lender)?;
-        let descriptor = stdin.as_fd().try_clone_to_owned().ok()?;
-        Some(Self { descriptor, home, modes: None })
+        let descriptor = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        Some(Self { descriptor: descriptor.into(), home, modes: None })
     }
 
     /// Whether our process group has the foreground.

@@ -7,7 +7,7 @@ use tenure::{Acquire, Holder, Lease, Progress, Tenure};
 
 use crate::args::Run;
 use crate::failure::Failure;
-use crate::holder::{describe, span};
+use crate::holder::{held_by, span};
 use crate::say;
 use crate::store::Place;
 
@@ -101,11 +101,4 @@ impl Notices {
 /// What tells one grant from another.
 fn grant(holder: &Holder) -> String {
     format!("{:?} {}", holder.token, holder.owner)
-}
-
-fn held_by(holder: &Holder) -> String {
-    let left = holder
-        .remaining
-        .map_or_else(String::new, |left| format!(", for another {} unless it is renewed", span(left)));
-    format!("{}{left}", describe(holder))
 }

@@ -12,6 +12,7 @@ use tenure_core::{ConfigError, Instant, LeaseConfig, LeaseName, LeaseOptions, Na
 use tenure_store::{Holder, Metadata, StoreError};
 
 use crate::lease::Lease;
+use crate::span::Span;
 use crate::tenure::Tenure;
 
 /// Acquires a lease once it is awaited; made by [`Tenure::acquire`] and [`Tenure::try_acquire`].
@@ -308,7 +309,7 @@ impl fmt::Display for ByHolder<'_> {
         let Some(holder) = self.0 else { return Ok(()) };
         write!(f, " by {:?}", holder.owner)?;
         if let Some(remaining) = holder.remaining {
-            write!(f, ", for another {remaining:?} unless it is renewed")?;
+            write!(f, ", for another {} unless it is renewed", Span(remaining))?;
         }
         match &holder.problem {
             Some(problem) => write!(f, " ({problem})"),

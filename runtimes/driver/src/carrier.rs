@@ -47,8 +47,26 @@ pub(crate) struct Origin {
     pub(crate) id: CommandId,
     pub(crate) lease: LeaseKey,
     pub(crate) name: LeaseName,
+    pub(crate) what: What,
+}
+
+/// Which operation it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Acquire,
+    Renew,
+    Release,
+}
+
+impl What {
     /// Whether an answer is one to this operation.
-    pub(crate) fits: fn(&Answer) -> bool,
+    pub(crate) const fn fits(self, answer: &Answer) -> bool {
+        match self {
+            Self::Acquire => matches!(answer, Answer::Acquire(_)),
+            Self::Renew => matches!(answer, Answer::Renew(_)),
+            Self::Release => matches!(answer, Answer::Release(_)),
+        }
+    }
 }
 
 pub(crate) struct Carrier {
@@ -275,7 +293,6 @@ impl Carrier {
 
     /// The next thing that came back.
     pub(crate) fn poll(&mut self, now: Instant, cx: &mut Context<'_>) -> Poll<Delivery> {
-        self.give_up(now);
         loop {
             if let Some(delivery) = self.settled.pop_front() {
                 return Poll::Ready(delivery);
@@ -309,6 +326,8 @@ impl Carrier {
                         None => continue,
                     }
                 }
+                // Only now: what has come counts, however late this looks at it.
+                Poll::Ready(None) | Poll::Pending if self.give_up(now) => continue,
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
             };
         }
@@ -319,7 +338,9 @@ impl Carrier {
         self.backstops.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    fn give_up(&mut self, now: Instant) {
+    /// Gives up what is overdue; tells whether anything was.
+    fn give_up(&mut self, now: Instant) -> bool {
+        let before = self.counts.abandoned;
         while let Some(entry) = self.backstops.first_entry()
             && entry.key().0 <= now
         {
@@ -334,6 +355,7 @@ impl Carrier {
                 }
             }
         }
+        self.counts.abandoned != before
     }
 
     /// Forgets a batch once nothing of it is open. One whose store kept the replies beyond its future stays
@@ -347,12 +369,12 @@ impl Carrier {
 
 impl Order {
     fn origin(&self) -> Origin {
-        let fits: fn(&Answer) -> bool = match &self.operation {
-            Operation::Acquire(_) => |answer| matches!(answer, Answer::Acquire(_)),
-            Operation::Renew(_) => |answer| matches!(answer, Answer::Renew(_)),
-            Operation::Release(_) => |answer| matches!(answer, Answer::Release(_)),
+        let what = match &self.operation {
+            Operation::Acquire(_) => What::Acquire,
+            Operation::Renew(_) => What::Renew,
+            Operation::Release(_) => What::Release,
         };
-        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), fits }
+        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), what }
     }
 }
 

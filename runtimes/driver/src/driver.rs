@@ -24,7 +24,7 @@ use tenure_core::{
 };
 use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError};
 
-use crate::carrier::{Carrier, Delivery, Origin};
+use crate::carrier::{Carrier, Delivery, Origin, What};
 use crate::lease::LostReason;
 use crate::request::Request;
 use crate::runtime::{Runtime, SharedClock, Timer};
@@ -40,6 +40,9 @@ const ROUNDS: usize = 16;
 const SHARE: usize = 1024;
 /// How long the store may take to close, and what is under way to end before.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// How long an end waits for requests on behalf of candidates who got nothing: most stores answer within that time,
+/// and from one that does not a lease that it may have granted passes on by its TTL.
+const UNHELD_LIMIT: Duration = Duration::from_millis(500);
 
 pub(crate) struct Driver<R: Runtime> {
     runtime: R,
@@ -54,6 +57,8 @@ pub(crate) struct Driver<R: Runtime> {
     metadata: Metadata,
     /// Those who wait for the end, and until when.
     leaving: Vec<(Instant, oneshot::Sender<Vec<LeaseName>>)>,
+    /// Somebody has been told what was not given back.
+    told: bool,
     stage: Stage,
     trouble: Trouble,
     stats: Stats,
@@ -63,8 +68,8 @@ pub(crate) struct Driver<R: Runtime> {
 /// How far the driver's life has come.
 enum Stage {
     Running,
-    /// No new candidacies; what is held is being given back.
-    Draining,
+    /// No new candidacies; what is held is being given back. If nothing is, requests may take until then.
+    Draining(Instant),
     /// Nothing is held. What is under way may end until then.
     Flushing(Instant),
     /// The store is being closed, until then.
@@ -93,6 +98,7 @@ impl<R: Runtime> Driver<R> {
             entries: Entries::default(),
             metadata,
             leaving: Vec::new(),
+            told: false,
             stage: Stage::Running,
             trouble: Trouble::default(),
             stats: Stats::default(),
@@ -149,7 +155,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn outcome(&mut self, now: Instant, order: &Origin, mut outcome: Outcome) {
-        if outcome.as_ref().is_ok_and(|answer| !(order.fits)(answer)) {
+        if outcome.as_ref().is_ok_and(|answer| !order.what.fits(answer)) {
             let text = "the store's adapter answered with what belongs to another operation";
             self.trouble.warn(now, Kind::Bug, Some(&order.name), text);
             outcome = Err(StoreError::unknown(text).about(&order.name));
@@ -158,23 +164,32 @@ impl<R: Runtime> Driver<R> {
             Ok(answer) => answer.reply(),
             Err(error) => {
                 self.stats.failures += 1;
-                self.trouble.warn(now, Kind::Store, Some(&order.name), error);
+                self.request_failed(now, order, error);
                 Reply::Failed(error.failure())
             }
         };
         match outcome {
             Ok(Answer::Acquire(Acquired::Held(holder))) => {
-                self.entries.recorded(order.lease, false);
                 self.entries.held_by(&order.name, holder);
             }
             Ok(Answer::Release(_)) => {
-                self.entries.recorded(order.lease, false);
+                self.entries.forgotten(order.lease);
                 self.entries.answered(&order.name);
             }
             Ok(_) => self.entries.answered(&order.name),
             Err(error) => self.entries.failed(&order.name, error),
         }
         self.reply(now, order.id, reply, &order.name);
+    }
+
+    /// Says so unless somebody else does: of acquisitions the candidate hears, of renewals a notice tells.
+    fn request_failed(&mut self, now: Instant, order: &Origin, error: &StoreError) {
+        let was_held = self.entries.of(order.lease).is_some_and(|entry| entry.recorded);
+        if order.what == What::Release && was_held {
+            self.trouble.warn(now, Kind::Store, Some(&order.name), error);
+        } else {
+            tracing::debug!(target: "tenure", lease = order.name.as_str(), what = ?order.what, "failed: {error}");
+        }
     }
 
     fn reply(&mut self, now: Instant, id: CommandId, reply: Reply, name: &LeaseName) {
@@ -229,29 +244,36 @@ impl<R: Runtime> Driver<R> {
             if unreleased.is_empty() {
                 // What is left are requests without an answer, on behalf of nobody.
                 self.leaving.extend(late.into_iter().map(|(_, done)| (Instant::MAX, done)));
-                if matches!(self.stage, Stage::Draining) {
+                if matches!(self.stage, Stage::Draining(_)) {
                     self.stage = Stage::Flushing(now);
                 }
             } else {
                 for (_, done) in late {
-                    let _nobody_waits = done.send(unreleased.clone());
+                    self.told |= done.send(unreleased.clone()).is_ok();
                 }
             }
         }
+        let waits_for_nothing = self.waits_for_nothing();
         match &mut self.stage {
             Stage::Running => return false,
-            Stage::Draining if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
-            Stage::Draining => return false,
+            Stage::Draining(_) if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
+            Stage::Draining(until) if *until <= now && waits_for_nothing => {
+                self.stage = Stage::Flushing(now);
+            }
+            Stage::Draining(_) => return false,
             Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
                 // A store that is closed gives no more hints, and that is no trouble.
                 self.hints = None;
-                self.stage = Stage::Closing(self.carrier.store().closing(), now + CLOSE_LIMIT);
+                // One that does not answer is told, and not waited for.
+                let limit = if self.carrier.len() == 0 { CLOSE_LIMIT } else { Duration::ZERO };
+                self.stage = Stage::Closing(self.carrier.store().closing(), now + limit);
             }
             Stage::Flushing(_) => return false,
             Stage::Closing(closing, deadline) => {
                 match AssertUnwindSafe(closing).catch_unwind().poll_unpin(cx) {
                     Poll::Pending if now < *deadline => return false,
                     Poll::Ready(Ok(())) => {}
+                    Poll::Pending if self.carrier.len() > 0 => {}
                     Poll::Pending | Poll::Ready(Err(_)) => {
                         self.trouble.warn(now, Kind::Bug, None, "the store did not close properly");
                     }
@@ -267,10 +289,16 @@ impl<R: Runtime> Driver<R> {
         true
     }
 
+    /// Whether somebody waits for the end, and only for requests without an answer, on behalf of nobody.
+    fn waits_for_nothing(&self) -> bool {
+        !self.leaving.is_empty() && self.entries.are_released()
+    }
+
     fn leaving_deadline(&self) -> Option<Instant> {
         let stage = match &self.stage {
             Stage::Flushing(deadline) | Stage::Closing(_, deadline) => Some(*deadline),
-            Stage::Running | Stage::Draining | Stage::Ended => None,
+            Stage::Draining(deadline) if self.waits_for_nothing() => Some(*deadline),
+            Stage::Running | Stage::Draining(_) | Stage::Ended => None,
         };
         self.leaving.iter().map(|(deadline, _)| *deadline).chain(stage).min()
     }
@@ -325,7 +353,8 @@ impl<R: Runtime> Drop for Driver<R> {
             hold.lose(StopReason::Fence, LostReason::Closed);
         }
         let unreleased = self.entries.unreleased();
-        if !unreleased.is_empty() {
+        // Who shut down and was told knows already.
+        if !unreleased.is_empty() && !self.told {
             tracing::warn!(
                 target: "tenure",
                 "the runtime ended before {} given back: others must wait for the TTL to run out; call `shutdown` \

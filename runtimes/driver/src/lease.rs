@@ -25,6 +25,9 @@ use crate::wakers::Place;
 /// Dropping it gives the lease back: that neither blocks nor panics, anywhere. [`release`](Lease::release)
 /// waits for the store's answer besides.
 ///
+/// Drop a guard that was lost as soon as the work under it has ended: while it is kept, its work counts as going
+/// on, and this process's own next candidate for the same lease waits for it. Other processes don't.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -17,6 +17,7 @@ mod hold;
 mod lease;
 mod request;
 mod runtime;
+mod span;
 mod stats;
 mod store;
 mod tenure;

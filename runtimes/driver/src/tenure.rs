@@ -129,7 +129,8 @@ impl Tenure {
     /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
     /// work under a lease is asked to stop; as each guard goes, its lease is given back. Returns once all are,
     /// and the store is closed; or when the budget is over ([`Builder::shutdown_budget`], default 2 s). What is
-    /// held then is renewed until its guard goes. It may be called again, and from several places.
+    /// held then is renewed until its guard goes. Where nothing is held, a store that does not answer delays it by
+    /// half a second at most. It may be called again, and from several places.
     ///
     /// [`Builder::shutdown_budget`]: crate::Builder::shutdown_budget
     ///
@@ -319,8 +320,8 @@ pub struct Closed;
 /// TTL runs out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} not given back within {budget:?}: work under them goes on, or the store does not answer; others get \
-     them when the work has ended, or by their TTL once this program ends",
+    "{} not given back within {budget:?}: work goes on, or the store does not answer; others have their turn \
+     when the work has ended, or by the TTL once this program ends",
     Names(leases)
 )]
 #[non_exhaustive]

@@ -74,7 +74,12 @@ impl Trouble {
         window.ends_at.get_or_insert(now + WINDOW);
         if window.single < SINGLE {
             window.single += 1;
-            tracing::warn!(target: "tenure", lease = lease.map(LeaseName::as_str), "{text}");
+            let lease = lease.map(LeaseName::as_str);
+            match kind {
+                // Apart, for programs that tell of it by themselves.
+                Kind::Lost => tracing::warn!(target: "tenure::lost", lease, "{text}"),
+                _ => tracing::warn!(target: "tenure", lease, "{text}"),
+            }
             return;
         }
         tracing::debug!(target: "tenure", lease = lease.map(LeaseName::as_str), "{text}");

@@ -53,6 +53,11 @@ impl Tokio {
         let (own, handle) = OwnThread::new()?;
         Ok(Self { handle: Some(handle), own: Some(own) })
     }
+
+    /// The runtime of whoever waits: that of the driver may be another one, and stuck or gone.
+    fn here(&self) -> Option<Handle> {
+        Handle::try_current().ok().or_else(|| self.handle.clone())
+    }
 }
 
 impl sealed::Sealed for Tokio {}
@@ -73,10 +78,7 @@ impl Runtime for Tokio {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        // The runtime of whoever waits: that of the driver may be another one, and stuck.
-        let Some(handle) = Handle::try_current().ok().or_else(|| self.handle.clone()) else {
-            return Box::pin(std::future::pending());
-        };
+        let Some(handle) = self.here() else { return Box::pin(std::future::pending()) };
         // A task, because a sleep of tokio panics when it is polled while its runtime ends.
         let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at)));
         Box::pin(async move {
@@ -95,7 +97,7 @@ impl Runtime for Tokio {
     }
 
     fn interrupted(&self) -> BoxFuture<'static, ()> {
-        let Some(handle) = &self.handle else { return Box::pin(std::future::pending()) };
+        let Some(handle) = self.here() else { return Box::pin(std::future::pending()) };
         // Here rather than in the task: from the call on, a signal is not to end the process.
         let signals = {
             let _entered = handle.enter();

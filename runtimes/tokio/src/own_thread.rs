@@ -23,9 +23,14 @@ impl OwnThread {
     /// Runs the task, the only one, on a thread that ends with it.
     pub(crate) fn run(&self, task: BoxFuture<'static, ()>) {
         let Some(runtime) = self.0.take() else { return };
+        let unused = Unused(Mutex::new(Some(runtime)));
         let thread = std::thread::Builder::new().name("tenure".to_owned());
-        // Without a thread the task is dropped, and the handles say that it has ended.
-        let _no_thread = thread.spawn(move || runtime.block_on(task));
+        // Without a thread the task is dropped, and the handles say that it has ended; the runtime is dropped here.
+        let _no_thread = thread.spawn(move || {
+            if let Some(runtime) = unused.take() {
+                runtime.block_on(task);
+            }
+        });
     }
 }
 
@@ -41,5 +46,18 @@ impl Drop for Unused {
         if let Some(runtime) = self.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_found_no_thread_can_be_dropped_inside_of_another_one() {
+        let (own, _handle) = OwnThread::new().unwrap();
+        let unused = Unused(Mutex::new(own.0.take()));
+        let outer = runtime::Builder::new_current_thread().build().unwrap();
+        outer.block_on(async { drop((own, unused)) });
     }
 }

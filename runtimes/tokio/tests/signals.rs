@@ -1,15 +1,41 @@
 //! What a scope does when the process is asked to end. A process of its own: signals concern all of it.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use tenure_driver::core::StopReason;
-use tenure_driver::{AcquireError, Builder};
+use tenure_driver::{AcquireError, Builder, RequestError};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
+/// Signals concern the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_second_signal_is_heard_though_the_thread_of_the_leases_has_ended() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = MemoryStore::new();
+    let tenure = Builder::new(Tokio::on_own_thread().unwrap()).store(store).start().unwrap();
+    let result = runtime.block_on(tenure.scope(async |tenure| {
+        tenure.acquire("a").await.unwrap().release().await.unwrap();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        // Nothing is held: the driver ends at the first signal.
+        while !matches!(tenure.inspect("a").await, Err(RequestError::Closed(_))) {
+            tokio::task::yield_now().await;
+        }
+        tenure.shutdown().await.unwrap();
+        // The work does not end by itself. It sends a second signal once the first has been dealt with.
+        kill_process(getpid(), Signal::TERM).unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }));
+    assert!(result.is_err(), "the work was dropped");
+}
+
 #[test]
 fn a_signal_asks_the_work_to_end_and_a_second_one_drops_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for signal in [Signal::TERM, Signal::INT] {
         for twice in [false, true] {

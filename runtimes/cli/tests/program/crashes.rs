@@ -115,7 +115,7 @@ fn a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_star
 
     holder.signal(Signal::CONT);
     assert_eq!(holder.code(), Some(76), "lost");
-    assert!(holder.stderr.to_the_end().iter().any(|line| line.contains("was lost")));
+    assert!(holder.stderr.to_the_end().iter().any(|line| line.contains("is lost")));
     drop(waiter);
     place.evidence(FILE).must_be_clean();
 }

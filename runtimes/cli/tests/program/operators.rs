@@ -85,7 +85,7 @@ fn force_makes_the_holder_stop_and_frees_the_lease_by_its_ttl() {
     assert_eq!(code, Some(75), "the record keeps its TTL");
     assert_eq!(holder.code(), Some(76), "lost");
     let last = holder.stderr.to_the_end().pop().unwrap();
-    assert!(last.contains("was lost") && last.contains("not this process's"), "{last}");
+    assert!(last.contains("is lost") && last.contains("not this process's"), "{last}");
     let (code, ..) = output(place.tenure(&["run", "--lease", "job", "--wait", "30s", "--", "true"]));
     assert_eq!(code, Some(0));
 }

@@ -43,8 +43,12 @@ fn a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_doe
     let (said, notices) = cut_off(&[], LISTENER);
     assert_eq!(said, ["asked"]);
     assert!(notices.iter().any(|line| line.contains("is asked to end")), "{notices:#?}");
-    assert!(notices.last().unwrap().contains("\"job\" (token "), "{notices:#?}");
-    assert!(notices.last().unwrap().contains("no renewal was acknowledged in time"), "{notices:#?}");
+    // The doubt and its cause, then the loss: each once.
+    let ours: Vec<_> = notices.iter().filter(|line| line.contains("tenure")).collect();
+    let [doubt, loss] = &ours[..] else { panic!("{notices:#?}") };
+    assert!(doubt.contains("a renewal failed; without one the work must stop in "), "{doubt}");
+    assert!(loss.contains("\"job\" (token "), "{loss}");
+    assert!(loss.contains("no renewal was acknowledged in time"), "{loss}");
 }
 
 #[test]
@@ -106,9 +110,11 @@ fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it
         let (code, out, err) = output(run(limit));
         assert_eq!((code, out.as_str()), (Some(69), ""), "{err}");
         assert!(err.contains("\"job\"") && err.contains("leases.db"), "{err}");
+        assert_eq!(err.lines().count(), 1, "nothing was held: {err}");
     }
     let (code, _, err) = output(place.tenure(&["release", "job", "--force"]));
     assert_eq!(code, Some(69), "{err}");
+    assert!(err.starts_with("tenure: waiting for an answer from store "), "{err}");
 
     let mut patient = Running::start(run(&[]));
     patient.stderr.wait_for("trying again, waiting as long as it takes");

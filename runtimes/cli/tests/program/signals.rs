@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Place, Running, eventually, lives, output};
+use crate::harness::{Place, Running, eventually, lives, output, state};
 
 /// A shell script under a lease that tells of each signal, and ends with code 3 after SIGTERM.
 const LISTENER: &str = "
@@ -93,6 +93,27 @@ fn a_command_that_stops_itself_from_the_keyboard_goes_on() {
 }
 
 #[test]
+fn a_supervisor_that_was_stopped_hears_of_the_end_however_much_there_was_to_hear() {
+    let place = Place::new();
+    let script = r#"
+        echo ready $$
+        until [ -e "$0" ]; do sleep 0.01; done
+        i=0; while [ $i -lt 1000 ]; do kill -TSTP $$; i=$((i+1)); done
+        exit 5"#;
+    let mut command = place.tenure(&["run", "--lease", "job", "--ttl", "2m", "--", "sh", "-c", script]);
+    command.arg(place.path("begin"));
+    let mut holder = Running::start(command);
+    let line = holder.stdout.wait_for("ready ");
+    let process = Pid::from_raw(line["ready ".len()..].parse().unwrap()).unwrap();
+    holder.signal(Signal::STOP);
+    eventually("the supervisor to stand", || (state(holder.pid()) == Some('T')).then_some(()));
+    std::fs::write(place.path("begin"), "").unwrap();
+    eventually("the command's end", || (!lives(process)).then_some(()));
+    holder.signal(Signal::CONT);
+    assert_eq!(holder.code(), Some(5));
+}
+
+#[test]
 fn the_program_itself_cannot_be_suspended_while_it_holds_the_lease() {
     let place = Place::new();
     let mut holder = run(&place, &[], LISTENER);
@@ -108,9 +129,8 @@ fn a_guardian_outlives_signals_that_are_meant_for_the_command() {
     let mut command = place.tenure(&["run", "--lease", "job", "--", "sh", "-c"]);
     command.arg("trap 'exit 6' TERM; echo $PPID; while :; do sleep 0.01; done");
     let mut holder = Running::start(command);
-    let guardian = eventually("the guardian's number", || {
-        rustix::process::Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?)
-    });
+    let guardian =
+        eventually("the guardian's number", || Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?));
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::TSTP] {
         kill_process(guardian, signal).unwrap();
     }
@@ -125,9 +145,8 @@ fn a_command_whose_guardian_is_stopped_is_killed_by_the_supervisor() {
     let mut command = place.tenure(&["run", "--lease", "job", "--grace", "100ms", "--", "sh", "-c"]);
     command.arg("trap '' TERM; echo $PPID; while :; do sleep 0.01; done");
     let mut holder = Running::start(command);
-    let guardian = eventually("the guardian's number", || {
-        rustix::process::Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?)
-    });
+    let guardian =
+        eventually("the guardian's number", || Pid::from_raw(holder.stdout.so_far().first()?.parse().ok()?));
     kill_process(guardian, Signal::STOP).unwrap();
     holder.signal(Signal::TERM);
     assert_eq!(holder.code(), Some(137));

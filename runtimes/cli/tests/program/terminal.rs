@@ -162,6 +162,18 @@ fn a_terminal_that_stops_whoever_writes_in_the_background_does_not_stop_the_supe
 }
 
 #[test]
+fn what_could_not_be_said_while_the_command_had_the_terminal_is_said_afterwards() {
+    let place = Place::new();
+    let run = r#"${T% --} --max-hold 300ms --"#;
+    let script = format!(
+        "stty tostop; MODES=$(stty -g); {run} sh -c 'trap \"exit 3\" TERM; while :; do sleep 0.01; done'"
+    );
+    let mut session = Session::start(&place, &format!("{script}{CHECK}"));
+    session.shows("which is --max-hold");
+    session.is_restored(77);
+}
+
+#[test]
 fn a_full_screen_editor_works_under_a_lease() {
     let place = Place::new();
     if !std::path::Path::new("/usr/bin/vim").exists() {
@@ -272,6 +284,33 @@ fn a_job_in_the_background_waits_for_the_terminal_and_gets_it_with_the_foregroun
     session.shows("code 0");
     session.press("exit 0\n");
     assert_eq!(session.ends(), Some(0));
+}
+
+#[test]
+fn whoever_reads_the_commands_output_has_the_keyboard_until_the_command_wants_it() {
+    let place = Place::new();
+    let enough = place.path("enough");
+    let work =
+        format!("echo output; until [ -e {} ]; do sleep 0.01; done; read X; echo got $X", enough.display());
+    let pager = "read OUTPUT; read KEY </dev/tty; echo pager has $OUTPUT and $KEY; cat";
+    let mut session = Session::start(&place, &checked(&format!("$T sh -c '{work}' | sh -c '{pager}'")));
+    session.press("a key\n");
+    session.shows("pager has output and a key");
+    std::fs::write(enough, "").unwrap();
+    session.press("an answer\n");
+    session.shows("got an answer");
+    session.is_restored(0);
+}
+
+#[test]
+fn a_command_whose_input_is_no_terminal_can_ask_at_the_terminal() {
+    let place = Place::new();
+    let script = "echo data | $T sh -c 'read X; echo ask; read Y </dev/tty; echo got $X and $Y'";
+    let mut session = Session::start(&place, &checked(script));
+    session.shows("ask");
+    session.press("an answer\n");
+    session.shows("got data and an answer");
+    session.is_restored(0);
 }
 
 #[test]

@@ -98,6 +98,32 @@ fn a_command_that_is_not_there_or_not_executable_gives_the_codes_of_a_shell() {
 }
 
 #[test]
+fn a_command_line_that_was_meant_for_a_shell_gets_a_hint() {
+    let place = Place::new();
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--", "echo a"]));
+    assert_eq!(code, Some(127));
+    assert!(err.contains("\"echo a\"") && err.contains("sh -c"), "{err}");
+    let (code, _, err) = output(place.tenure(&["run", "--lease", "job", "--", ""]));
+    assert_eq!(code, Some(127));
+    assert!(err.contains("cannot run \"\""), "{err}");
+}
+
+#[test]
+fn who_leaves_the_dashes_out_is_told_where_they_go() {
+    for arguments in [&["run", "--lease", "job", "echo", "a"][..], &["run", "job"]] {
+        let mut command = bare_tenure();
+        command.args(arguments);
+        let (code, _, err) = output(command);
+        assert_eq!(code, Some(64));
+        assert!(err.contains("tip: the command comes after two dashes"), "{err}");
+    }
+    let mut command = bare_tenure();
+    command.args(["run", "--leese", "job", "--", "run"]);
+    let (_, _, err) = output(command);
+    assert!(!err.contains("two dashes"), "{err}");
+}
+
+#[test]
 fn a_busy_lease_is_code_75_and_the_message_says_who_has_it() {
     let place = Place::new();
     let holder = held(&place);
@@ -230,6 +256,20 @@ fn without_a_store_given_the_users_own_is_used() {
         .env("XDG_STATE_HOME", place.path("s"));
     assert_eq!(output(command).0, Some(0), "an empty variable counts as not set");
     assert!(place.path("s/tenure/tenure.db").exists());
+}
+
+#[test]
+fn a_program_that_keeps_its_leases_in_a_store_by_name_gets_all_that_the_store_can_do() {
+    let place = Place::new();
+    // The command inherits the lock that proves it alive to others.
+    let script = "ls -l /proc/self/fd | grep -c '[.]live/'";
+    let (code, out, err) =
+        output(place.tenure(&["--store", "embedded:app", "run", "--lease", "job", "--", "sh", "-c", script]));
+    assert_eq!((code, out.as_str()), (Some(0), "1\n"), "{err}");
+    let (_, _, err) = output(place.tenure(&["--store", "Embedded:app", "leases"]));
+    assert!(err.contains("/app") && err.contains(".db"), "{err}");
+    let (code, _, err) = output(place.tenure(&["--store", "embedded:", "leases"]));
+    assert_eq!(code, Some(78), "{err}");
 }
 
 #[test]

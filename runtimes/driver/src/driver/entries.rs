@@ -17,10 +17,12 @@ pub(super) struct Entry {
     pub(super) ticket: Ticket,
     pub(super) ttl: std::time::Duration,
     pub(super) candidate: Option<Arc<Candidate>>,
+    /// The candidate waits for as long as it takes and hears nothing of failures.
+    pub(super) unheard: bool,
     /// Takes the guard's hold, or the reason why there is none; once.
     pub(super) grant: Option<oneshot::Sender<Result<Arc<Hold>, AcquireError>>>,
     pub(super) hold: Option<Arc<Hold>>,
-    /// Whether the store may have a record of it.
+    /// Whether it was granted, and the store may still have a record of that.
     pub(super) recorded: bool,
     /// Waits for the end of the release.
     pub(super) outcome: Option<oneshot::Sender<ReleaseOutcome>>,
@@ -105,7 +107,12 @@ impl Entries {
         self.leases.values().filter_map(|entry| entry.hold.as_ref())
     }
 
-    /// The names of the leases that the store may count as held by this process, each once.
+    /// Whether nothing that was held waits to be given back.
+    pub(super) fn are_released(&self) -> bool {
+        self.leases.values().all(|entry| !entry.recorded)
+    }
+
+    /// The names of the leases that were held and not given back, each once.
     pub(super) fn unreleased(&self) -> Vec<LeaseName> {
         let open = self.leases.values().filter(|entry| entry.recorded);
         let mut names: Vec<_> = open.map(|entry| entry.name.clone()).collect();
@@ -114,10 +121,10 @@ impl Entries {
         names
     }
 
-    /// What is known of whether the store has a record.
-    pub(super) fn recorded(&mut self, key: LeaseKey, recorded: bool) {
+    /// The store has no record of it any more. What is held is another grant: that was the answer to an earlier one.
+    pub(super) fn forgotten(&mut self, key: LeaseKey) {
         if let Some(entry) = self.leases.get_mut(&key) {
-            entry.recorded = recorded;
+            entry.recorded = entry.hold.is_some();
         }
     }
 
@@ -147,7 +154,8 @@ impl Entries {
     }
 
     /// What the store last failed with; without a word of its own, that it did not answer.
-    pub(super) fn error(&self, name: &LeaseName) -> Option<StoreError> {
-        self.names.get(name)?.error.clone()
+    pub(super) fn error(&self, name: &LeaseName) -> StoreError {
+        let error = self.names.get(name).and_then(|known| known.error.clone());
+        error.unwrap_or_else(|| StoreError::unknown("it did not answer in time").about(name))
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tenure_core::{
     AcquireFailure, Command, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop, StopReason, Token,
 };
-use tenure_store::{Acquire, Holder, Operation, Release, Renew, StoreError};
+use tenure_store::{Acquire, Holder, Operation, Release, Renew};
 
 use super::Driver;
 use crate::acquire::{AcquireError, Progress};
@@ -14,6 +14,7 @@ use crate::carrier::Order;
 use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::runtime::Runtime;
+use crate::span::Span;
 use crate::trouble::Kind;
 use crate::watches::Watch;
 
@@ -25,7 +26,6 @@ impl<R: Runtime> Driver<R> {
                 let mut metadata = self.metadata.clone();
                 metadata.text = self.node.text(lease).cloned();
                 let owner = self.node.owner(n);
-                self.entries.recorded(lease, true);
                 let acquire = Acquire { name, owner, ttl, floor, wait, metadata, timeout };
                 self.carrier.order(now, Order { id, lease, operation: Operation::Acquire(acquire) });
             }
@@ -88,18 +88,21 @@ impl<R: Runtime> Driver<R> {
                 }
             }
             Notice::InDoubt { lease, deadlines } => {
-                if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) {
+                if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.clone()) {
                     hold.doubt();
-                    let left = deadlines.fence_at.saturating_since(now);
-                    let text = format_args!("a renewal failed; without one the work must stop in {left:?}");
+                    let left = Span(deadlines.fence_at.saturating_since(now));
+                    let error = self.entries.error(&hold.name);
+                    let text =
+                        format_args!("a renewal failed; without one the work must stop in {left}: {error}");
                     self.trouble.warn(now, Kind::InDoubt, Some(&hold.name), text);
                 }
             }
             Notice::RenewalStarved { lease, late_by } => {
                 self.stats.starved += 1;
                 let name = self.node.name(lease);
+                let late_by = Span(late_by);
                 let text = format_args!(
-                    "renewal starved: it was sent {late_by:?} late because something blocked the runtime's \
+                    "renewal starved: it was sent {late_by} late because something blocked the runtime's \
                      threads; move blocking work off them, or start Tenure on a runtime of its own"
                 );
                 self.trouble.warn(now, Kind::Starved, name, text);
@@ -115,12 +118,12 @@ impl<R: Runtime> Driver<R> {
             }
             Notice::Retrying { lease, failure: _ } => {
                 let Some(entry) = self.entries.of(lease) else { return };
-                let (name, candidate) = (entry.name.clone(), entry.candidate.clone());
-                let error = self.entries.error(&name).unwrap_or_else(|| {
-                    let silent = StoreError::unknown("it did not answer in time").about(&name);
-                    self.trouble.warn(now, Kind::Store, Some(&name), &silent);
-                    silent
-                });
+                let (name, unheard, candidate) = (entry.name.clone(), entry.unheard, entry.candidate.clone());
+                let error = self.entries.error(&name);
+                if unheard {
+                    let text = format_args!("not acquired yet, and tried again: {error}");
+                    self.trouble.warn(now, Kind::Store, Some(&name), text);
+                }
                 if let Some(candidate) = candidate {
                     candidate.report(Progress::Retrying { error });
                 }
@@ -150,11 +153,11 @@ impl<R: Runtime> Driver<R> {
 
     fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
         self.stats.lost += 1;
-        if why == LossReason::NotYours {
-            self.entries.recorded(lease, false);
-        }
         // The guard keeps its hold; for everybody else it is over.
         let Some(hold) = self.entries.unhold(lease) else { return };
+        if why == LossReason::NotYours {
+            self.entries.forgotten(lease);
+        }
         let (stop, reason) = match why {
             LossReason::NotYours => (StopReason::Lost, LostReason::NotYours),
             LossReason::Abandoned => (StopReason::MaxHold, LostReason::Abandoned),
@@ -168,18 +171,14 @@ impl<R: Runtime> Driver<R> {
     fn failed(&mut self, lease: LeaseKey, why: AcquireFailure) {
         let Some(entry) = self.entries.of(lease) else { return };
         let (name, Some(grant)) = (entry.name.clone(), entry.grant.take()) else { return };
-        let error = self.entries.error(&name);
-        let error = || {
-            let silent = || StoreError::unknown("it did not answer in time").about(&name);
-            Box::new(error.unwrap_or_else(silent))
-        };
-        let lease = name.clone();
+        let error = Box::new(self.entries.error(&name));
+        let lease = name;
         let error = match why {
             AcquireFailure::Busy => {
                 AcquireError::Busy { holder: self.entries.holder(&lease).map(Box::new), lease }
             }
-            AcquireFailure::Unreachable => AcquireError::Unreachable { error: error(), lease },
-            AcquireFailure::Refused => AcquireError::Refused { error: error(), lease },
+            AcquireFailure::Unreachable => AcquireError::Unreachable { error, lease },
+            AcquireFailure::Refused => AcquireError::Refused { error, lease },
             AcquireFailure::StoreRegressed { token, floor } => {
                 AcquireError::StoreRegressed { lease, token, floor }
             }
@@ -189,7 +188,7 @@ impl<R: Runtime> Driver<R> {
             AcquireFailure::GivenUp => return,
             other => {
                 tracing::debug!(target: "tenure", failure = ?other, "a failure that this version does not know");
-                AcquireError::Unreachable { error: error(), lease }
+                AcquireError::Unreachable { error, lease }
             }
         };
         tracing::debug!(target: "tenure", "not acquired: {error}");

@@ -3,10 +3,10 @@
 use std::task::{Context, Poll};
 
 use futures::stream::{FusedStream, StreamExt};
-use tenure_core::{Instant, ReleaseOutcome};
+use tenure_core::{Instant, ReleaseOutcome, WaitLimit};
 
 use super::entries::Entry;
-use super::{Driver, SHARE, Stage};
+use super::{Driver, SHARE, Stage, UNHELD_LIMIT};
 use crate::acquire::AcquireError;
 use crate::request::{Look, Request};
 use crate::runtime::Runtime;
@@ -31,6 +31,7 @@ impl<R: Runtime> Driver<R> {
         match request {
             Request::Acquire { ticket, name, options, candidate, grant } => {
                 let ttl = options.timing.ttl();
+                let unheard = candidate.is_none() && options.wait == WaitLimit::Forever;
                 match self.node.acquire(now, name.clone(), options) {
                     Ok(key) => {
                         let entry = Entry {
@@ -38,6 +39,7 @@ impl<R: Runtime> Driver<R> {
                             ticket,
                             ttl,
                             candidate,
+                            unheard,
                             grant: Some(grant),
                             hold: None,
                             recorded: false,
@@ -84,7 +86,7 @@ impl<R: Runtime> Driver<R> {
 
     fn drain(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Running) {
-            self.stage = Stage::Draining;
+            self.stage = Stage::Draining(now + UNHELD_LIMIT);
             self.node.shutdown(now);
         }
     }

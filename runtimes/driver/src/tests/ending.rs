@@ -102,9 +102,80 @@ fn shutdown_does_not_call_held_what_the_store_has_no_record_of() {
     world.settle();
     let began = world.now();
     assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
-    assert_eq!(world.now(), began + 2 * SECOND);
+    assert_eq!(world.now(), began + SECOND / 2);
     assert_eq!(world.runtime.tasks(), 1, "that of the other process");
     assert_eq!(world.runtime.block_on(lease.release()), Ok(ReleaseOutcome::NotHeld));
+}
+
+#[test]
+fn a_candidacy_that_failed_does_not_hold_up_the_end_and_is_not_called_held() {
+    for fault in [Fault::Hang, Fault::Fail] {
+        let world = World::new();
+        let tenure = world.tenure();
+        if matches!(fault, Fault::Hang) {
+            world.plan.hang_close();
+        }
+        world.plan.all(fault);
+        let acquiring = tenure.acquire("a").wait_at_most(SECOND / 10).into_future();
+        let error = world.runtime.block_on(acquiring).unwrap_err();
+        assert!(matches!(error, AcquireError::Unreachable { .. }), "{error}");
+        let began = world.now();
+        assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+        assert!(world.now() <= began + SECOND / 2);
+        assert_eq!((world.runtime.tasks(), world.runtime.sleepers()), (0, 0));
+    }
+}
+
+#[test]
+fn what_was_granted_to_a_candidate_that_gave_up_is_given_back_by_a_shutdown() {
+    let world = World::new();
+    let tenure = world.tenure();
+    world.plan.all(Fault::Slow(SECOND / 5));
+    let mut acquiring = Box::pin(tenure.acquire("a").into_future());
+    assert!(poll_once(acquiring.as_mut()).is_pending());
+    world.settle();
+    assert_eq!(world.records().len(), 1);
+    drop(acquiring);
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+    assert_eq!(world.records(), []);
+}
+
+#[test]
+fn the_late_answer_to_an_earlier_release_does_not_hide_that_the_lease_is_held() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let mut releases = 0;
+    world.plan.set(move |operation| match operation {
+        // Granted, but told so late that it is of no use: it is given back, and acquired again.
+        tenure_store::Operation::Acquire(_) if releases == 0 => Fault::Slow(SECOND * 8 / 10),
+        tenure_store::Operation::Release(_) => {
+            releases += 1;
+            if releases == 1 { Fault::Slow(SECOND / 2) } else { Fault::None }
+        }
+        _ => Fault::None,
+    });
+    let acquiring = spawn(&world.runtime, tenure.acquire("a").ttl(SECOND).into_future());
+    world.runtime.advance(3 * SECOND);
+    assert!(world.plan.count("release") > 1);
+    let lease = acquiring.lock().unwrap().take().unwrap().unwrap();
+    let error = world.runtime.block_on(tenure.shutdown()).unwrap_err();
+    assert_eq!(error.leases, [lease.name().clone()]);
+    assert!(lease.is_valid());
+}
+
+#[test]
+fn without_anybody_who_waits_for_the_end_what_may_have_been_granted_is_given_back_patiently() {
+    let world = World::new();
+    let tenure = world.tenure();
+    world.plan.all(Fault::Hang);
+    let mut acquiring = Box::pin(tenure.acquire("a").into_future());
+    assert!(poll_once(acquiring.as_mut()).is_pending());
+    world.settle();
+    drop((acquiring, tenure));
+    world.runtime.advance(3 * SECOND);
+    assert_eq!(world.runtime.tasks(), 1);
+    world.runtime.advance(3 * TTL);
+    assert_eq!(world.runtime.tasks(), 0);
 }
 
 #[test]

@@ -56,6 +56,7 @@ struct Planned {
     watched: BTreeSet<LeaseName>,
     closed: usize,
     hang_looks: bool,
+    hang_close: bool,
 }
 
 impl Plan {
@@ -78,6 +79,10 @@ impl Plan {
 
     pub(super) fn hang_looks(&self) {
         self.0.lock().unwrap().hang_looks = true;
+    }
+
+    pub(super) fn hang_close(&self) {
+        self.0.lock().unwrap().hang_close = true;
     }
 
     pub(super) fn count(&self, kind: &str) -> usize {
@@ -231,5 +236,8 @@ impl Store for Faulty {
     async fn close(&self) {
         self.plan.0.lock().unwrap().closed += 1;
         SimpleStore::close(&*self.store).await;
+        if self.plan.0.lock().unwrap().hang_close {
+            pending().await
+        }
     }
 }

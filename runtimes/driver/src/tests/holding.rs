@@ -448,3 +448,38 @@ fn every_loss_is_told_with_its_token_however_late_somebody_listens() {
     }
     assert!(next.is_valid());
 }
+
+#[test]
+fn what_has_come_while_the_driver_was_kept_from_running_is_not_taken_for_missing() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let lease = world.acquire(&tenure, "a");
+    world.plan.only("renew", Fault::Slow(SECOND));
+    while world.plan.count("renew") == 0 {
+        world.runtime.advance(SECOND / 10);
+    }
+    // Longer than any request may take, and less than the lease lasts.
+    world.runtime.block(8 * SECOND);
+    world.settle();
+    assert_eq!(
+        (tenure.stats().renewed, tenure.stats().failures, tenure.stats().abandoned_requests),
+        (1, 0, 0)
+    );
+    assert!(lease.is_valid() && !lease.is_in_doubt());
+}
+
+#[test]
+fn a_lost_guard_that_is_kept_keeps_the_next_candidate_of_its_own_process_waiting_and_no_other() {
+    let world = World::new();
+    let (tenure, other) = (world.tenure(), world.tenure());
+    let lost = world.acquire(&tenure, "a");
+    world.runtime.block_on(other.evict("a", tenure_store::Eviction::Delete)).unwrap();
+    world.runtime.block_on(lost.lost());
+    let next = spawn(&world.runtime, tenure.acquire("a").into_future());
+    world.runtime.advance(3 * TTL);
+    assert!(next.lock().unwrap().is_none());
+    let theirs = world.acquire(&other, "a");
+    drop((lost, theirs));
+    world.runtime.advance(TTL);
+    assert!(next.lock().unwrap().as_ref().is_some_and(Result::is_ok));
+}

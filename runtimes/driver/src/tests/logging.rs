@@ -71,9 +71,70 @@ fn a_store_that_is_down_for_a_minute_under_a_thousand_leases_makes_a_handful_of_
         assert_eq!(tenure.stats().lost, 1000);
         let warnings = lines.at(Level::WARN);
         assert!((4..=16).contains(&warnings.len()), "{warnings:#?}");
-        let summary = warnings.iter().find(|line| line.contains("1000 leases concerned"));
+        let summary = warnings.iter().find(|line| line.contains("997 leases concerned"));
         assert!(summary.is_some(), "{warnings:#?}");
         assert!(warnings.iter().any(|line| line.contains("997 more within 30s")), "{warnings:#?}");
+    });
+}
+
+#[test]
+fn what_a_candidate_hears_is_not_logged_as_well() {
+    for fault in [Fault::Hang, Fault::Fail] {
+        logged(|world, lines| {
+            let tenure = world.tenure();
+            world.plan.all(fault);
+            let acquiring = tenure.acquire("a").wait_at_most(10 * SECOND).into_future();
+            world.runtime.block_on(acquiring).unwrap_err();
+            let heard = spawn(&world.runtime, tenure.acquire("b").on_progress(|_| ()).into_future());
+            world.runtime.advance(60 * SECOND);
+            world.runtime.block_on(tenure.shutdown()).unwrap();
+            assert!(heard.lock().unwrap().is_some());
+            assert_eq!(lines.at(Level::WARN), Vec::<String>::new());
+        });
+    }
+}
+
+#[test]
+fn a_candidate_that_waits_for_ever_and_hears_nothing_leaves_a_line() {
+    for fault in [Fault::Hang, Fault::Fail] {
+        logged(|world, lines| {
+            let tenure = world.tenure();
+            world.plan.all(fault);
+            let _waiting = spawn(&world.runtime, tenure.acquire("a").into_future());
+            world.runtime.advance(60 * SECOND);
+            let warnings = lines.at(Level::WARN);
+            assert_eq!(warnings.len(), 1, "{warnings:#?}");
+            assert!(warnings[0].contains("not acquired yet"), "{warnings:#?}");
+        });
+    }
+}
+
+#[test]
+fn a_lease_that_is_lost_makes_one_line_of_doubt_and_one_of_loss() {
+    for fault in [Fault::Hang, Fault::Fail] {
+        logged(|world, lines| {
+            let tenure = world.tenure();
+            let lease = world.acquire(&tenure, "a");
+            world.plan.all(fault);
+            world.runtime.block_on(lease.lost());
+            world.runtime.advance(2 * TTL);
+            let warnings = lines.at(Level::WARN);
+            assert_eq!(warnings.len(), 2, "{warnings:#?}");
+            let [doubt, loss] = &warnings[..] else { panic!("{warnings:#?}") };
+            assert!(doubt.contains("a renewal failed") && doubt.contains("(lease \"a\")"), "{doubt}");
+            assert!(loss.contains("is lost: no renewal was acknowledged in time"), "{loss}");
+        });
+    }
+}
+
+#[test]
+fn who_shut_down_and_was_told_what_is_still_held_needs_no_line_about_it() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let _lease = world.acquire(&tenure, "a");
+        world.runtime.block_on(tenure.shutdown()).unwrap_err();
+        world.runtime.shut_down();
+        assert_eq!(lines.at(Level::WARN), Vec::<String>::new());
     });
 }
 
