@@ -89,10 +89,13 @@ impl Hold {
     pub(crate) fn renew(&self, deadlines: Deadlines) {
         self.doubt.store(false, Ordering::Relaxed);
         self.change(|state, woken| {
-            state.deadlines = deadlines;
             state.renewals += 1;
             if state.over.is_none() {
+                state.deadlines = deadlines;
                 self.fence_at.store(deadlines.fence_at.as_nanos(), Ordering::Release);
+            } else {
+                // It only covers the stop, which is not put off by it.
+                state.deadlines.valid_until = deadlines.valid_until;
             }
             state.watching.take(woken);
         });

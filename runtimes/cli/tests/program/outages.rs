@@ -65,6 +65,21 @@ fn with_on_lost_kill_a_command_that_is_cut_off_is_not_asked() {
 }
 
 #[test]
+fn a_store_that_comes_back_after_the_fence_puts_the_kill_off_by_nothing() {
+    let place = Place::new();
+    let (mut holder, process) = run(&place, &[], DEAF);
+    let blocked = block(&place);
+    holder.stderr.wait_for("is asked to end");
+    drop(blocked);
+    let since = now();
+    eventually("the command's end", || (!lives(process)).then_some(()));
+    let within = between(since, now());
+    // The kill was planned a quarter of the TTL after the fence at the latest; renewals only cover it.
+    assert!(within < TTL / 2, "it ended {within:?} after the fence");
+    assert_eq!(holder.code(), Some(76), "lost");
+}
+
+#[test]
 fn an_outage_shorter_than_the_lease_harms_nobody() {
     let place = Place::new();
     let script = r#"echo $$; while [ ! -e "$0" ]; do sleep 0.01; done"#;

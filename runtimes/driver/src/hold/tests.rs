@@ -38,11 +38,14 @@ fn a_renewal_does_not_revive_what_was_seen_as_over() {
     let (runtime, hold) = hold();
     runtime.advance(10 * SECOND);
     assert!(!hold.is_valid());
+    let before = hold.deadlines();
     let later = deadlines(Runtime::now(&runtime) + 10 * SECOND);
     hold.renew(later);
     assert!(!hold.is_valid());
     assert_eq!(hold.look(), (Some(StopReason::Fence), Some(LostReason::Expired)));
-    assert_eq!(hold.deadlines(), later, "it still tells how long nobody else can have the lease");
+    let now = hold.deadlines();
+    assert_eq!(now.valid_until, later.valid_until, "it still tells how long nobody else can have the lease");
+    assert_eq!((now.fence_at, now.kill_at), (before.fence_at, before.kill_at), "the stop is not put off");
 }
 
 #[test]
