@@ -1,5 +1,6 @@
 //! Places with a store of their own, running programs, and the evidence that they leave.
 
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -101,9 +102,16 @@ pub(crate) fn block(place: &Place) -> Connection {
     connection
 }
 
+/// A program that ignores no signal, even if we were started in the background or under `nohup`.
+pub(crate) fn attentive(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM,TSTP,TTIN,TTOU").arg(program);
+    command
+}
+
 /// `tenure` without anything from our environment that it would look at.
 pub(crate) fn bare_tenure() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = attentive(env!("CARGO_BIN_EXE_tenure"));
     for variable in ["TENURE_STORE", "TENURE_LOG", "TENURE_TOKEN", "XDG_STATE_HOME", "HOME"] {
         command.env_remove(variable);
     }

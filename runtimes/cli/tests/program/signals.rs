@@ -1,10 +1,8 @@
 //! Signals to `tenure run`, and what becomes of them.
 
-use std::process::Command;
-
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Place, Running, eventually, lives, output, state};
+use crate::harness::{Place, Running, attentive, eventually, lives, output, state};
 
 /// A shell script under a lease that tells of each signal, and ends with code 3 after SIGTERM.
 const LISTENER: &str = "
@@ -67,7 +65,7 @@ fn a_second_signal_kills_at_once() {
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_ignored_for_the_program_and_for_the_command() {
     let place = Place::new();
-    let mut command = Command::new("sh");
+    let mut command = attentive("sh");
     command.args(["-c", r#"trap '' HUP; exec "$@""#, "sh"]).arg(env!("CARGO_BIN_EXE_tenure"));
     command.args(["run", "--lease", "job", "--", "sh", "-c"]);
     command

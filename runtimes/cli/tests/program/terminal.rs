@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
-use crate::harness::{Place, eventually, witness_program};
+use crate::harness::{Place, attentive, eventually, witness_program};
 
 /// A shell script at a terminal of its own, with us at the keyboard.
 struct Session {
@@ -32,7 +32,7 @@ impl Session {
         unlockpt(&keyboard).unwrap();
         let terminal: OwnedFd = ioctl_tiocgptpeer(&keyboard, flags).unwrap();
         let end = || Stdio::from(terminal.as_fd().try_clone_to_owned().unwrap());
-        let child = Command::new(witness_program())
+        let child = attentive(witness_program())
             .arg("session")
             .args(shell)
             .env("TENURE_STORE", place.url())
