@@ -1,6 +1,6 @@
 //! `tenure leases` and `tenure release`.
 
-use crate::harness::{Place, Running, bare_tenure, eventually, output};
+use crate::harness::{Place, Running, eventually, output};
 
 fn held(place: &Place, lease: &str, ttl: &str) -> Running {
     let options = ["run", "--lease", lease, "--ttl", ttl, "--", "sh", "-c", "echo started; exec sleep 1000"];
@@ -66,7 +66,7 @@ fn whoever_stops_reading_the_list_harms_nobody() {
         .arg("-c")
         .arg(r#"("$1" leases; echo "code $?" >&2) | true"#)
         .arg("sh")
-        .arg(bare_tenure().get_program());
+        .arg(env!("CARGO_BIN_EXE_tenure"));
     shell.env("TENURE_STORE", place.url()).env("RUST_BACKTRACE", "0");
     let (_, _, err) = output(shell);
     assert_eq!(err, "code 0\n");
