@@ -220,15 +220,7 @@ impl Database {
         doing: &str,
         run: impl FnOnce(&mut Transaction<'_>) -> rusqlite::Result<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let mut transaction = Transaction {
-            connection: &self.opened.connection,
-            boot: &self.opened.boot.id,
-            live: &self.live,
-            me: &self.me,
-            now: clock::now(),
-            high_water: self.high_water,
-            ring: false,
-        };
+        let mut transaction = Transaction::over(&self.opened, &self.live, &self.me, self.high_water);
         let result = check_format(&self.opened).and_then(|format| match format {
             Ok(()) => run(&mut transaction),
             Err(error) => Ok(Err(error)),
@@ -321,15 +313,7 @@ impl Database {
         doing: &str,
         run: impl Fn(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let transaction = Transaction {
-            connection: &self.opened.connection,
-            boot: &self.opened.boot.id,
-            live: &self.live,
-            me: &self.me,
-            now: clock::now(),
-            high_water: self.high_water,
-            ring: false,
-        };
+        let transaction = Transaction::over(&self.opened, &self.live, &self.me, self.high_water);
         // Readers wait only while another process repairs or closes the log.
         let until = transaction.now + READ_PATIENCE;
         let broken = &mut self.broken;

@@ -15,7 +15,7 @@ use tenure_store::{
 use crate::clock;
 use crate::liveness::{HandleId, Life, LiveFolder, Liveness};
 use crate::record::{self, Lease, Record};
-use crate::schema::FORMAT;
+use crate::schema::{FORMAT, Opened};
 
 /// One transaction's view of the world.
 #[derive(Debug)]
@@ -41,6 +41,14 @@ type Step<T> = rusqlite::Result<Result<T, StoreError>>;
 
 /// SQLite's integers are signed; what is above is refused, with room for a few more grants.
 const HIGHEST_TOKEN: u64 = i64::MAX as u64 - 1;
+
+impl<'a> Transaction<'a> {
+    /// What a handle does from now on with the database that it has open.
+    pub(crate) fn over(opened: &'a Opened, live: &'a LiveFolder, me: &'a Liveness, high_water: u64) -> Self {
+        let (connection, boot) = (&opened.connection, opened.boot.id.as_str());
+        Self { connection, boot, live, me, now: clock::now(), high_water, ring: false }
+    }
+}
 
 impl Transaction<'_> {
     pub(crate) fn apply(&mut self, operation: &Operation) -> rusqlite::Result<Outcome> {
