@@ -4,45 +4,33 @@
 //! property:
 //!
 //! ```
-//! # struct MyStore;
-//! # mod demo {
 //! use std::future::Future;
+//!
+//! use tenure_memory::MemoryStore;
 //! use tenure_store::conformance::Harness;
-//! # use tenure_store::{core::LeaseName, *};
-//! # pub(crate) struct MyStore;
-//! # impl MyStore { fn connect() -> Self { Self } fn other_process(&self) -> Self { Self } }
-//! # impl SimpleStore for MyStore {
-//! #     async fn acquire(&self, _: Acquire) -> Result<Acquired, StoreError> { unimplemented!() }
-//! #     async fn renew(&self, _: Renew) -> Result<Renewed, StoreError> { unimplemented!() }
-//! #     async fn release(&self, _: Release) -> Result<Released, StoreError> { unimplemented!() }
-//! #     async fn inspect(&self, _: LeaseName) -> Result<Option<LeaseRecord>, StoreError> { unimplemented!() }
-//! #     async fn list(&self, _: Option<LeaseName>, _: usize) -> Result<Vec<LeaseRecord>, StoreError> { unimplemented!() }
-//! #     async fn evict(&self, _: LeaseName, _: Eviction) -> Result<Option<LeaseRecord>, StoreError> { unimplemented!() }
-//! # }
 //!
 //! struct MyHarness;
 //!
 //! impl Harness for MyHarness {
-//!     type Store = MyStore;
+//!     type Store = MemoryStore;
 //!
 //!     fn block_on<F: Future>(&self, property: F) -> F::Output {
 //!         futures::executor::block_on(property) // or what the runtime of the store has
 //!     }
-//!     async fn fresh(&self) -> MyStore {
-//!         MyStore::connect() // with a database, a prefix, a file of its own
+//!     async fn fresh(&self) -> MemoryStore {
+//!         MemoryStore::new() // elsewhere with a database, a prefix, a file of its own
 //!     }
-//!     async fn handle(&self, store: &MyStore) -> MyStore {
-//!         store.other_process()
+//!     async fn handle(&self, store: &MemoryStore) -> MemoryStore {
+//!         store.handle() // as another process would have it
 //!     }
-//!     async fn reopen(&self, store: MyStore) -> MyStore {
-//!         store.other_process()
+//!     async fn reopen(&self, _: MemoryStore) -> MemoryStore {
+//!         MemoryStore::new()
 //!     }
 //! }
 //!
 //! tenure_store::conformance!(MyHarness, ignore: {
-//!     a_release_reaches_a_watching_handle: "this store has no hints",
+//!     reopening_keeps_what_is_held: "this store keeps nothing over a restart",
 //! });
-//! # }
 //! ```
 //!
 //! The first argument is an expression that makes the harness, once per test. What stands under `ignore` is
