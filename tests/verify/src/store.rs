@@ -1,0 +1,147 @@
+//! A store as the contract demands it: atomic, durable, by a clock of its own.
+//!
+//! The search and the simulation share it. Time comes in with each call, on the store's clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_core::{Acquisition, Command, Identity, Instant, LeaseName, Owner, Reply, Token, Wake};
+
+/// A grant that the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its fencing token.
+    pub token: Token,
+    /// From then on it counts for nothing, on the store's clock.
+    pub expires: Instant,
+}
+
+/// A process that wants hints about a lease, by its place in the fleet.
+pub type Waiter = (usize, Identity);
+
+/// Hints that follow from an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// Who gets it.
+    pub waiter: Waiter,
+    /// The lease.
+    pub name: LeaseName,
+    /// What it hears.
+    pub wake: Wake,
+}
+
+/// The store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ModelStore {
+    /// What it keeps, what is over included until somebody asks for it.
+    pub records: BTreeMap<LeaseName, Record>,
+    /// Above every token that it gave.
+    pub high_water: Token,
+    /// Who wants hints.
+    pub waiters: BTreeMap<LeaseName, BTreeSet<Waiter>>,
+}
+
+impl ModelStore {
+    /// Executes a command of the process `from` about the lease `name`, at `now` on the store's clock. `None` for
+    /// commands that want no reply.
+    pub fn execute(
+        &mut self,
+        now: Instant,
+        from: &Waiter,
+        name: &LeaseName,
+        command: &Command,
+    ) -> (Option<Reply>, Vec<Woken>) {
+        let owner = |n: &Acquisition| from.1.owner(*n);
+        if self.records.get(name).is_some_and(|record| record.expires <= now) {
+            self.records.remove(name);
+        }
+        let reply = match command {
+            Command::Acquire { n, ttl, floor, wait, .. } => match self.records.get_mut(name) {
+                // Asked again by the same owner: confirmed under the same token.
+                Some(record) if record.owner == owner(n) => {
+                    record.expires = now + *ttl;
+                    Reply::Granted { token: record.token }
+                }
+                Some(record) => {
+                    let (token, remaining) = (record.token, record.expires.saturating_since(now));
+                    if *wait {
+                        self.waiters.entry(name.clone()).or_default().insert(from.clone());
+                    }
+                    Reply::Held { token: Some(token), remaining: Some(remaining) }
+                }
+                None => {
+                    let token = Token::new(self.high_water.max(*floor).get() + 1);
+                    self.high_water = token;
+                    let record = Record { owner: owner(n), token, expires: now + *ttl };
+                    self.records.insert(name.clone(), record);
+                    self.forget(from, name);
+                    let woken = self.wake(name, |_| Wake::Held { token, ttl: *ttl });
+                    return (Some(Reply::Granted { token }), woken);
+                }
+            },
+            Command::Renew { n, token, ttl, .. } => match self.records.get_mut(name) {
+                Some(record) if record.owner == owner(n) && record.token == *token => {
+                    record.expires = now + *ttl;
+                    Reply::Renewed
+                }
+                _ => Reply::NotYours,
+            },
+            Command::Release { n, token, .. } => {
+                let ours = self.records.get(name).is_some_and(|record| {
+                    record.owner == owner(n) && token.is_none_or(|token| token == record.token)
+                });
+                if !ours {
+                    return (Some(Reply::NotYours), Vec::new());
+                }
+                self.records.remove(name);
+                let woken = self.wake(name, |place| Wake::Free { chosen: place < 2 });
+                let others_chosen = woken.iter().take(2).any(|woken| woken.waiter != *from);
+                return (Some(Reply::Released { others_chosen }), woken);
+            }
+            Command::Watch { .. } => {
+                self.waiters.entry(name.clone()).or_default().insert(from.clone());
+                Reply::Watching
+            }
+            Command::Unwatch { .. } => {
+                self.forget(from, name);
+                return (None, Vec::new());
+            }
+            _ => return (None, Vec::new()),
+        };
+        (Some(reply), Vec::new())
+    }
+
+    /// The unexpired record of a lease.
+    #[must_use]
+    pub fn holder(&self, now: Instant, name: &LeaseName) -> Option<&Record> {
+        self.records.get(name).filter(|record| now < record.expires)
+    }
+
+    /// What remains of the lease's TTL.
+    #[must_use]
+    pub fn remaining(&self, now: Instant, name: &LeaseName) -> Option<Duration> {
+        self.holder(now, name).map(|record| record.expires.saturating_since(now))
+    }
+
+    fn forget(&mut self, who: &Waiter, name: &LeaseName) {
+        if let Some(waiters) = self.waiters.get_mut(name) {
+            waiters.remove(who);
+            if waiters.is_empty() {
+                self.waiters.remove(name);
+            }
+        }
+    }
+
+    /// Tells all who wait, the first in the order of their places first.
+    fn wake(&self, name: &LeaseName, wake: impl Fn(usize) -> Wake) -> Vec<Woken> {
+        let waiters = self.waiters.get(name).into_iter().flatten();
+        let woken = |(place, waiter): (usize, &Waiter)| Woken {
+            waiter: waiter.clone(),
+            name: name.clone(),
+            wake: wake(place),
+        };
+        waiters.enumerate().map(woken).collect()
+    }
+}
