@@ -85,10 +85,18 @@ pub struct Faults(u32);
 impl Faults {
     /// None.
     pub const NONE: Self = Self(0);
+    /// What a healthy fleet lives with.
+    pub const BENIGN: Self = Self(1 << Fault::Reordering as u32 | 1 << Fault::Drift as u32);
 
     /// Each with an even chance.
     pub fn swarm(tape: &mut Tape) -> Self {
         Fault::ALL.into_iter().filter(|_| tape.one_in(2)).collect()
+    }
+
+    /// These without those.
+    #[must_use]
+    pub const fn minus(self, those: Self) -> Self {
+        Self(self.0 & !those.0)
     }
 
     /// Whether this one is on.

@@ -19,6 +19,7 @@ use super::tape::Tape;
 use super::world::{Fact, MS, Phase, Resource, SECOND, What, World};
 use super::{MOST_NAMES, Plant, Settings, Violation};
 
+mod by_hand;
 mod driver;
 mod healing;
 mod network;
@@ -31,6 +32,8 @@ pub struct Fleet {
     tape: Tape,
     faults: Faults,
     settings: Settings,
+    /// Messages wait for a decision; see [`Fleet::by_hand`].
+    by_hand: bool,
     agenda: BTreeMap<(u64, u64), Happening>,
     serial: u64,
     invariants: Invariants,
@@ -73,6 +76,12 @@ impl Fleet {
         let faults = settings.faults.unwrap_or_else(|| Faults::swarm(&mut tape));
         let members = 3 + tape.pick(4);
         let names = 1 + tape.pick(MOST_NAMES);
+        let settings = Settings { faults: Some(faults), ..settings.clone() };
+        Self::build(tape, &settings, members, names, false)
+    }
+
+    fn build(mut tape: Tape, settings: &Settings, members: usize, names: usize, by_hand: bool) -> Self {
+        let faults = settings.faults.unwrap_or(Faults::NONE);
         let store_clock = StoreClock {
             step: if faults.has(Fault::Step) { STEP } else { std::time::Duration::ZERO },
             ..StoreClock::default()
@@ -91,6 +100,7 @@ impl Fleet {
         let world = World {
             now: 0,
             phase: Phase::Trouble,
+            benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
             timing: config.resolve(&assumed).expect("the defaults fit"),
             store: Store::new(clock, settings.plant),
@@ -105,6 +115,7 @@ impl Fleet {
             tape,
             faults,
             settings: settings.clone(),
+            by_hand,
             agenda: BTreeMap::new(),
             serial: 0,
             invariants: Invariants::default(),
@@ -134,9 +145,11 @@ impl Fleet {
                 alarm: None,
                 inbox: Vec::new(),
             });
-            fleet.campaign(index);
-            let at = fleet.tape.below(3 * SECOND);
-            fleet.plan(at, Happening::Act { member: index });
+            if !by_hand {
+                fleet.campaign(index);
+                let at = fleet.tape.below(3 * SECOND);
+                fleet.plan(at, Happening::Act { member: index });
+            }
         }
         fleet.plan(SECOND / 2, Happening::Strike);
         fleet
@@ -209,6 +222,9 @@ impl Fleet {
     }
 
     fn plan(&mut self, at: u64, what: Happening) {
+        let is_message =
+            matches!(what, Happening::Request { .. } | Happening::Answer { .. } | Happening::Hint { .. });
+        let at = if self.by_hand && is_message { u64::MAX } else { at };
         self.serial += 1;
         self.agenda.insert((at, self.serial), what);
     }

@@ -23,6 +23,8 @@ pub(super) struct World {
     pub(super) now: u64,
     /// What is expected of the fleet.
     pub(super) phase: Phase,
+    /// Nothing goes wrong even in the phase of trouble.
+    pub(super) benign: bool,
     /// The names of the leases.
     pub(super) names: Vec<LeaseName>,
     /// The timing of all leases.

@@ -189,6 +189,9 @@ impl Fleet {
             }
             Notice::Ended { .. } => {
                 self.world.members[member].candidacies.retain(|candidacy| candidacy.lease != lease);
+                if self.by_hand {
+                    return;
+                }
                 let at = self.world.now + SECOND / 50;
                 let at = if self.faults.has(Fault::Crowd) { at + self.tape.below(SECOND / 2) } else { at };
                 self.plan(at, Happening::Stand { life, name });

@@ -3,7 +3,7 @@
 use tenure_core::Token;
 
 use super::super::invariant::{OrderlyEnd, Recovery};
-use super::{Condition, Fault, Faults, Fleet, Happening, MS, Phase, What, drift};
+use super::{Condition, Faults, Fleet, Happening, MS, Phase, What, drift};
 
 impl Fleet {
     /// A core of the fleet, at least a majority, and the store are healthy from now on. The rest stays broken, each in
@@ -15,10 +15,7 @@ impl Fleet {
         let members = self.world.members.len();
         let broken = self.tape.pick(members - members / 2);
         let first = self.tape.pick(members);
-        self.faults = Fault::ALL
-            .into_iter()
-            .filter(|fault| matches!(fault, Fault::Reordering | Fault::Drift) && self.faults.has(*fault))
-            .collect::<Faults>();
+        self.faults = self.faults.minus(self.faults.minus(Faults::BENIGN));
         self.world.phase = Phase::Healed { since: self.world.now.max(self.hurts_until) };
         self.calm_the_network();
         self.mend_the_store();
@@ -105,16 +102,14 @@ impl Fleet {
         if node.trusted_from == u64::MAX {
             node.trusted_from = now + outlived;
         }
-        match &mut node.condition {
-            Condition::Paused { until } => {
-                *until = now;
-                self.resume(member);
-            }
-            Condition::Down => self.start_anew(member),
-            Condition::Up if node.shut => self.crash(member),
-            Condition::Up => {}
+        if let Condition::Paused { until } = &mut node.condition {
+            *until = now;
+            self.resume(member);
         }
         if self.world.members[member].shut {
+            self.crash(member);
+        }
+        if self.world.members[member].condition == Condition::Down {
             self.start_anew(member);
         }
         let node = &self.world.members[member];

@@ -113,7 +113,7 @@ impl Fleet {
 
     /// A request or its answer is lost. The core has a timeout for each command but `Watch`, which the driver
     /// answers for the store in the end.
-    fn lose(&mut self, life: usize, command: &Command, what: &'static str) {
+    pub(super) fn lose(&mut self, life: usize, command: &Command, what: &'static str) {
         self.note(&Fact::Lost { life, id: command.id(), what });
         if let Command::Watch { id, .. } = command {
             let at = self.world.now + WATCH_TIMEOUT.as_nanos() as u64;

@@ -93,8 +93,10 @@ impl Fleet {
         node.candidacies.clear();
         node.inbox.clear();
         node.alarm = None;
-        let at = self.world.now + self.tape.below(2 * SECOND);
-        self.plan(at, Happening::Start { member });
+        if !self.by_hand {
+            let at = self.world.now + self.tape.below(2 * SECOND);
+            self.plan(at, Happening::Start { member });
+        }
     }
 
     pub(super) fn start(&mut self, member: usize) {
@@ -113,7 +115,9 @@ impl Fleet {
         let place = &mut self.world.members[member];
         (place.life, place.node, place.condition, place.shut) = (life, node, Condition::Up, false);
         self.strike_note(member, What::Start);
-        self.campaign(member);
+        if !self.by_hand {
+            self.campaign(member);
+        }
     }
 
     pub(super) fn pause(&mut self, member: usize, until: u64) {

@@ -15,7 +15,7 @@ impl Invariant for NoNeedlessLoss {
             return Ok(());
         };
         let healthy = match world.phase {
-            Phase::Trouble | Phase::Healed { .. } => false,
+            Phase::Trouble | Phase::Healed { .. } => world.benign,
             Phase::Settled | Phase::Ending => world.members[*member].core,
             Phase::Bereft { victim, .. } => world.members[*member].core && *member != victim,
         };
