@@ -212,7 +212,7 @@ fn below_one(rate: Rate) -> u32 {
 /// Enough for a process to flush and end, and little enough for the lease to stay useful.
 const DEFAULT_STOP_BUDGET: Duration = Duration::from_secs(2);
 /// Nothing is scheduled more finely than this.
-const MIN_STEP: Duration = Duration::from_millis(1);
+pub(crate) const MIN_STEP: Duration = Duration::from_millis(1);
 /// Work that has not ended by itself is stopped hard this long before the lease ends: the time that a
 /// supervisor under load needs to kill a process and see it gone.
 const KILL_MARGIN: Duration = Duration::from_millis(250);

@@ -28,6 +28,13 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
+    /// Like [`Lease::drain`], without a grace: the work is stopped hard at once.
+    pub fn stop_now(&mut self, now: Instant) {
+        self.drain(now);
+        self.update(|stopping| stopping.hard_at = stopping.hard_at.map(|at| at.min(now)));
+        self.advance(now);
+    }
+
     /// The grant counts: from here on work may run.
     pub(super) fn hold(&mut self, attempt: Attempt, token: Token, deadlines: Deadlines) {
         let hold = Hold {
@@ -70,7 +77,12 @@ impl<J: Jitter> Lease<J> {
         let abandon_at =
             max_hold_at.map(|at| hard_at.max(at + self.options.grace) + self.options.timing.stop_budget());
         if hard_at > self.now {
-            self.command(Command::StopWorkload { lease: self.key, how: Stop::Ask, why });
+            let lease = self.key;
+            self.command(if fenced {
+                Command::StopWorkload { lease, how: Stop::Ask, why }
+            } else {
+                Command::DrainWorkload { lease, why }
+            });
         }
         if planted(Bug::ReleasedBeforeEnd) {
             self.send_release(hold.n, Some(hold.token));

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use super::Node;
+use super::{Machine, Node};
 use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
@@ -74,16 +74,16 @@ impl<J: Jitter> Node<J> {
         let deadline = entry.lease.deadline();
         if deadline != entry.deadline {
             if let Some(old) = entry.deadline {
-                self.deadlines.remove(&(old, key));
+                self.deadlines.remove(&(old, Machine::Lease(key)));
             }
             if let Some(new) = deadline {
-                self.deadlines.insert((new, key));
+                self.deadlines.insert((new, Machine::Lease(key)));
             }
             entry.deadline = deadline;
         }
         if !entry.ready && entry.lease.has_output() {
             entry.ready = true;
-            self.ready.push_back(key);
+            self.ready.push_back(Machine::Lease(key));
         }
         let slot = self.slots.get_mut(&entry.slot)?;
         slot.seen = slot.seen.max(entry.lease.seen());

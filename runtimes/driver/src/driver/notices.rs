@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tenure_core::{
-    AcquireFailure, Command, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop, StopReason, Token,
+    AcquireFailure, Command, Exit, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop, StopReason,
+    Token,
 };
 use tenure_store::{Acquire, Holder, Operation, Release, Renew};
 
@@ -42,6 +43,12 @@ impl<R: Runtime> Driver<R> {
             }
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
+            Command::StartWorkload { lease, .. } => {
+                // No worker is ever made here.
+                let exit = Exit::Failed;
+                self.tell_node(now, tenure_core::Event::WorkloadExited { lease, exit });
+            }
+            Command::DrainWorkload { lease, why } => self.stop(lease, Stop::Ask, why),
             Command::StopWorkload { lease, how, why } => self.stop(lease, how, why),
         }
     }
