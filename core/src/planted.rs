@@ -53,6 +53,16 @@ bugs! {
     NoLookAfterWatch,
     /// A renewal makes a lease valid again whose work was asked to stop, or that is lost.
     RenewalRevives,
+    /// A workload is started though its lease has come to be stopped since the grant.
+    StartedThoughInvalid,
+    /// A workload is started twice under one grant.
+    StartedTwice,
+    /// A worker does not rest between its runs.
+    NoRest,
+    /// A worker whose workload is told to end goes on to its next candidacy before it has.
+    CampaignsBeforeExit,
+    /// After a failure a worker rests for ever: it never gets a lease again, and says nothing of it.
+    RestsForever,
 }
 
 /// Plants a bug into all machines of this process, in place of the one before; `None` takes it out again.
