@@ -179,9 +179,8 @@ impl LeaseConfig {
                 ),
             );
         }
-        let outlived = scale(nanos(self.ttl), above_one(self.drift), below_one(clock.drift))
-            .saturating_add(margin)
-            .saturating_add(1);
+        let kept = nanos(self.ttl).saturating_add(margin);
+        let outlived = scale(kept, above_one(self.drift), below_one(clock.drift)).saturating_add(1);
         Ok(LeaseTiming {
             ttl: self.ttl,
             valid_for,
@@ -245,7 +244,7 @@ impl LeaseTiming {
     }
 
     /// How long after its last possible renewal a record of ours is certainly over at the store:
-    /// TTL · (1 + ρ) / (1 − ρs) + q + δ, rounded up.
+    /// (TTL + q + δ) · (1 + ρ) / (1 − ρs), rounded up.
     #[must_use]
     pub const fn outlived_after(&self) -> Duration {
         self.outlived_after
