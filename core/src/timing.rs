@@ -147,12 +147,13 @@ impl LeaseConfig {
         }
 
         let stop_budget = self.stop_budget.unwrap_or_else(|| DEFAULT_STOP_BUDGET.min(valid_for / 4));
-        if stop_budget.is_zero() || stop_budget > valid_for / 2 {
+        if stop_budget > valid_for / 2 || stop_budget < MIN_STEP {
             return refuse(
                 "stop_budget",
                 stop_budget,
                 format!(
-                    "must be more than zero and at most half of the {valid_for:?} that the lease is valid for"
+                    "must lie between {MIN_STEP:?} and {:?}, half of the time that the lease is valid for",
+                    valid_for / 2
                 ),
             );
         }

@@ -121,10 +121,14 @@ fn an_attempt_that_takes_more_than_half_of_the_interval_is_refused() {
 }
 
 #[test]
-fn a_stop_budget_of_nothing_or_of_more_than_half_is_refused() {
-    for budget in [Duration::ZERO, secs(8), secs(15), Duration::MAX] {
+fn a_stop_budget_of_less_than_a_millisecond_or_of_more_than_half_is_refused() {
+    // With a single nanosecond the hard stop would come at the end of validity, not before it.
+    for budget in [Duration::ZERO, Duration::from_nanos(1), secs(8), secs(15), Duration::MAX] {
         assert_eq!(refused(LeaseConfig::new(secs(15)).stop_budget(budget)), "stop_budget");
     }
+    let shortest = LeaseConfig::new(secs(15)).stop_budget(Duration::from_millis(1));
+    let timing = shortest.resolve(&StoreClock::default()).expect("fits");
+    assert_eq!(timing.kill_margin(), Duration::from_micros(500));
 }
 
 #[test]
