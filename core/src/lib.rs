@@ -11,6 +11,11 @@ mod jitter;
 mod lease;
 mod name;
 mod node;
+#[cfg(not(tenure_planted))]
+mod planted;
+#[cfg(tenure_planted)]
+#[doc(hidden)]
+pub mod planted;
 mod time;
 mod timing;
 mod untracked;

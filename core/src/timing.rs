@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
+use crate::planted::{Bug, planted};
 use crate::time::{Rate, nanos};
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ impl LeaseConfig {
         let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
         let drifted = scale(nanos(self.ttl), below_one(self.drift), above_one(clock.drift));
         let valid_for = Duration::from_nanos(drifted.saturating_sub(margin));
+        let valid_for = if planted(Bug::NoMargin) { self.ttl } else { valid_for };
         if valid_for < self.ttl / 4 {
             return refuse(
                 "ttl",

@@ -34,6 +34,7 @@ use crate::command::{AcquireFailure, Exit, Notice, Output, Stop};
 use crate::jitter::{Jitter, up_to};
 use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{Acquisition, LeaseKey, Token, WorkerKey};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::timing::{ConfigError, MIN_STEP};
 use crate::untracked::Untracked;
@@ -276,6 +277,9 @@ impl<J: Jitter> Worker<J> {
         if how == Stop::Hard {
             running.stuck_at = Some(now + self.options.lease.timing.stop_budget());
         }
+        if planted(Bug::CampaignsBeforeExit) {
+            self.rest(now);
+        }
         true
     }
 
@@ -358,6 +362,8 @@ impl<J: Jitter> Worker<J> {
         let doublings = self.failures.saturating_sub(1).min(31);
         let delay = policy.first_delay.saturating_mul(1 << doublings).min(policy.longest_delay);
         let until = now + delay / 2 + up_to(&mut self.jitter.0, delay / 2);
+        let until = if planted(Bug::NoRest) { now } else { until };
+        let until = if planted(Bug::RestsForever) && self.failures > 0 { Instant::MAX } else { until };
         self.state = State::Resting(Resting { until });
         self.notice(Notice::Restarting { worker: self.key, failures: self.failures, at: until });
     }

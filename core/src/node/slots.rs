@@ -7,6 +7,7 @@ use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 use crate::name::{CommandId, LeaseKey, LeaseName, Token};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 
 /// A name, and who is interested in it.
@@ -198,7 +199,9 @@ impl<J: Jitter> Node<J> {
             && let Some(key) = active
         {
             // Whatever happened between the refusal and the watch was not heard.
-            self.look_again(key, true);
+            if !planted(Bug::NoLookAfterWatch) {
+                self.look_again(key, true);
+            }
         } else {
             self.watched.remove(&id.machine);
         }

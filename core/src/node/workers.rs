@@ -5,6 +5,7 @@ use crate::command::{Command, Event, Exit, Misuse, Notice, Output, Stop};
 use crate::jitter::Jitter;
 use crate::lease::Lease;
 use crate::name::{LeaseKey, LeaseName, WorkerKey};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::worker::{Worker, WorkerOptions};
 
@@ -185,9 +186,15 @@ impl<J: Jitter> Node<J> {
         let machine = &self.leases.get(&lease)?.lease;
         match machine.deadlines() {
             // The start leaves now, or never.
-            Some(deadlines) if machine.valid(self.now) == Some(token) => {
+            Some(deadlines)
+                if machine.valid(self.now) == Some(token) || planted(Bug::StartedThoughInvalid) =>
+            {
                 worker.started(self.now);
-                Some(Output::Command(Command::StartWorkload { worker: key, lease, n, token, deadlines }))
+                let start = Command::StartWorkload { worker: key, lease, n, token, deadlines };
+                if planted(Bug::StartedTwice) {
+                    self.output.push_back(Output::Command(start.clone()));
+                }
+                Some(Output::Command(start))
             }
             _ => {
                 self.work_ended(lease, Exit::NotStarted);
