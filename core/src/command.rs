@@ -216,12 +216,14 @@ pub enum Event {
 
 /// How work has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "work ends well or it does not; drivers make them")]
+#[expect(clippy::exhaustive_enums, reason = "drivers make them, and there are no other ways to end")]
 pub enum Exit {
     /// It came to its end, or stopped in order when it was asked to.
     Completed,
-    /// It returned an error, panicked, was stopped hard, or could not be started.
+    /// It returned an error, panicked, or was stopped hard.
     Failed,
+    /// It never began: when the driver came to start it, the clock had reached the fence.
+    NotStarted,
 }
 
 /// A wake message about a lease.

@@ -287,18 +287,17 @@ impl<J: Jitter> Worker<J> {
     pub(crate) fn exited(&mut self, now: Instant, lease: LeaseKey, exit: Exit) {
         let (stopped, settled) = match &self.state {
             State::Running(running) if running.lease == lease => (running.stopped, running.settled_at <= now),
-            State::Starting(starting) if starting.lease == lease => (true, false),
+            State::Starting(starting) if starting.lease == lease => (false, false),
             State::Resting(_)
             | State::Campaigning(_)
             | State::Starting(_)
             | State::Running(_)
             | State::Over => return,
         };
-        let policy = self.options.restart;
-        let again = match policy.when {
-            Restart::Always => true,
-            Restart::OnFailure => stopped || exit == Exit::Failed,
-            Restart::Never => false,
+        let again = match (self.options.restart.when, exit) {
+            (_, Exit::NotStarted) | (Restart::Always, _) | (Restart::OnFailure, Exit::Failed) => true,
+            (Restart::OnFailure, Exit::Completed) => stopped,
+            (Restart::Never, Exit::Completed | Exit::Failed) => false,
         };
         if settled || (exit == Exit::Completed && !stopped) {
             self.failures = 0;

@@ -197,7 +197,7 @@ impl<J: Jitter> Node<J> {
                 Some(Output::Command(start))
             }
             _ => {
-                self.work_ended(lease, Exit::Completed);
+                self.work_ended(lease, Exit::NotStarted);
                 None
             }
         }
@@ -227,7 +227,7 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.workers.get_mut(&key) else { return false };
         let runs = entry.worker.stops(self.now, lease, how);
         if !runs {
-            self.work_ended(lease, Exit::Completed);
+            self.work_ended(lease, Exit::NotStarted);
         }
         self.settle_worker(key);
         runs

@@ -224,7 +224,8 @@ fn a_lease_that_is_never_granted_starts_nothing() {
 
 #[test]
 fn a_start_that_was_not_polled_before_the_fence_never_comes() {
-    let mut bench = Bench::new(options(Restart::Always));
+    // There is to be one run, and this is none.
+    let mut bench = Bench::new(options(Restart::Never));
     let (id, lease) = bench.attempt();
     let reply = Reply::Granted { token: Token::new(1) };
     bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
@@ -237,6 +238,14 @@ fn a_start_that_was_not_polled_before_the_fence_never_comes() {
     bench.token = 1;
     let next = bench.run();
     assert_ne!(next, lease);
+}
+
+#[test]
+fn a_workload_that_the_driver_came_to_too_late_does_not_count_as_a_run() {
+    let (mut bench, lease) = Bench::running(options(Restart::Never));
+    let (rest, next) = bench.rest(lease, Exit::NotStarted);
+    assert!(rest <= FIRST, "{rest:?}");
+    assert!(ended(&bench.exit(next, Exit::Completed)));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Walk {
             (1, Some(key)) => self.node.release(self.now, key).expect("known"),
             (2, Some(key)) => self.node.drain(self.now, key).expect("known"),
             (3, Some(lease)) => {
-                let exit = [Exit::Completed, Exit::Failed][self.below(2)];
+                let exit = [Exit::Completed, Exit::Failed, Exit::NotStarted][self.below(3)];
                 self.working.remove(&lease);
                 self.node.handle(self.now, Event::WorkloadExited { lease, exit }).expect("known");
             }
