@@ -245,6 +245,9 @@ impl<J: Jitter> Worker<J> {
             | AcquireFailure::Refused
             | AcquireFailure::StoreRegressed { .. }
             | AcquireFailure::GrantedTooLate => {
+                if self.draining {
+                    return self.over();
+                }
                 self.failures = self.failures.saturating_add(1);
                 self.rest(now);
             }

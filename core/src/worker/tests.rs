@@ -553,3 +553,21 @@ fn a_key_of_something_else_is_misuse_and_changes_nothing() {
     assert_eq!(bench.node.handle(now, reply), Err(Misuse::UnknownCommand(id)));
     assert_eq!(bench.node, before);
 }
+
+#[test]
+fn a_refusal_that_comes_with_a_drain_is_not_followed_by_another_candidacy() {
+    for shutdown in [false, true] {
+        let mut bench = Bench::new(options(Restart::Always));
+        let (id, _) = bench.attempt();
+        let reply = Reply::Failed(Failure::Refused);
+        bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
+        // The driver has not polled since.
+        if shutdown {
+            bench.node.shutdown(bench.now);
+        } else {
+            bench.node.drain_worker(bench.now, bench.worker).expect("known");
+        }
+        assert!(ended(&bench.news()), "{:?}", bench.outputs);
+        assert!(bench.node.is_empty());
+    }
+}
