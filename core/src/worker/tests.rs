@@ -571,3 +571,19 @@ fn a_refusal_that_comes_with_a_drain_is_not_followed_by_another_candidacy() {
         assert!(bench.node.is_empty());
     }
 }
+
+#[test]
+fn a_lease_that_was_given_back_and_is_forgotten_before_the_start_was_polled_starts_nothing() {
+    let mut bench = Bench::new(options(Restart::Always));
+    let (id, lease) = bench.attempt();
+    let reply = Reply::Granted { token: Token::new(1) };
+    bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
+    // Somebody gives the worker's lease back, twice, the second time long after its record is over.
+    bench.node.release(bench.now, lease).expect("known");
+    bench.now = bench.now + Duration::from_secs(3600);
+    bench.node.release(bench.now, lease).expect("known");
+    let news = bench.news();
+    assert!(starts(&news).is_empty() && news.contains(&Output::Notice(Notice::Ended { lease })), "{news:?}");
+    bench.token = 1;
+    bench.run();
+}
