@@ -298,9 +298,11 @@ impl<J: Jitter> Worker<J> {
             | State::Over => return,
         };
         let again = match (self.options.restart.when, exit) {
-            (_, Exit::NotStarted) | (Restart::Always, _) | (Restart::OnFailure, Exit::Failed) => true,
+            (_, Exit::NotStarted)
+            | (Restart::Always, _)
+            | (Restart::OnFailure, Exit::Failed | Exit::Stopped) => true,
             (Restart::OnFailure, Exit::Completed) => stopped,
-            (Restart::Never, Exit::Completed | Exit::Failed) => false,
+            (Restart::Never, Exit::Completed | Exit::Failed | Exit::Stopped) => false,
         };
         if settled || (exit == Exit::Completed && !stopped) {
             self.failures = 0;

@@ -587,3 +587,19 @@ fn a_lease_that_was_given_back_and_is_forgotten_before_the_start_was_polled_star
     bench.token = 1;
     bench.run();
 }
+
+#[test]
+fn a_run_that_ended_by_its_own_clock_counts_as_stopped_though_the_core_has_not_stopped_it() {
+    let table = [(Restart::Always, true), (Restart::OnFailure, true), (Restart::Never, false)];
+    for (when, again) in table {
+        let (mut bench, lease) = Bench::running(options(when));
+        let news = bench.exit(lease, Exit::Stopped);
+        assert_eq!(ended(&news), !again, "{when:?}");
+        assert_eq!(releases(&news), [lease]);
+        let failures = news.iter().find_map(|output| match output {
+            Output::Notice(Notice::Restarting { failures, .. }) => Some(*failures),
+            _ => None,
+        });
+        assert_eq!(failures, again.then_some(0));
+    }
+}
