@@ -589,6 +589,23 @@ fn a_lease_that_was_given_back_and_is_forgotten_before_the_start_was_polled_star
 }
 
 #[test]
+fn a_run_that_was_stopped_is_followed_by_the_shortest_rest_also_after_failures() {
+    for exit in [Exit::Completed, Exit::Failed, Exit::Stopped, Exit::NotStarted] {
+        let (mut bench, mut lease) = Bench::running(options(Restart::Always));
+        for _ in 0..3 {
+            (_, lease) = bench.rest(lease, Exit::Failed);
+        }
+        bench.node.drain(bench.now, lease).expect("known");
+        bench.news();
+        let (rest, lease) = bench.rest(lease, exit);
+        assert!(rest <= FIRST, "{rest:?} after {exit:?}");
+        // It neither ends the row nor counts in it.
+        let (rest, _) = bench.rest(lease, Exit::Failed);
+        assert!(rest >= LONGEST / 2, "{rest:?} after {exit:?}");
+    }
+}
+
+#[test]
 fn a_run_that_ended_by_its_own_clock_counts_as_stopped_though_the_core_has_not_stopped_it() {
     let table = [(Restart::Always, true), (Restart::OnFailure, true), (Restart::Never, false)];
     for (when, again) in table {
