@@ -1,0 +1,260 @@
+//! What goes wrong around the nodes.
+
+use std::time::Duration;
+
+use tenure_core::{Event, Token, Wake};
+
+use super::{Condition, Fault, Fleet, Happening, Phase, SECOND, STEP, What, drift};
+
+/// What strikes now and then; the other faults concern single messages and users.
+const STRIKES: [Fault; 11] = [
+    Fault::Partition,
+    Fault::Crash,
+    Fault::Pause,
+    Fault::Drift,
+    Fault::WildDrift,
+    Fault::Restart,
+    Fault::Wipe,
+    Fault::Step,
+    Fault::WildStep,
+    Fault::Slow,
+    Fault::Lies,
+];
+/// The most that a clock is set too far.
+const WILD_STEP: u64 = 2 * SECOND;
+
+impl Fleet {
+    pub(super) fn strike(&mut self) {
+        let faults = self.faults;
+        let mut on = STRIKES.into_iter().filter(|fault| faults.has(*fault));
+        let count = on.clone().count();
+        if self.world.phase != Phase::Trouble || count == 0 {
+            return;
+        }
+        let next = self.world.now + SECOND / 50 + self.tape.below(SECOND);
+        self.plan(next, Happening::Strike);
+        let choice = self.tape.pick(count + 1);
+        let Some(fault) = choice.checked_sub(1).and_then(|nth| on.nth(nth)) else { return };
+        let member = self.tape.pick(self.world.members.len());
+        let now = self.world.now;
+        match fault {
+            Fault::Partition => self.cut_off(member),
+            Fault::Crash => self.crash(member),
+            Fault::Pause => {
+                let length = 1 + self.tape.below(4 * SECOND);
+                self.pause(member, now + length);
+            }
+            Fault::Drift => self.set_rate(member, false),
+            Fault::WildDrift => self.set_rate(member, true),
+            Fault::Restart => self.store_down(),
+            Fault::Wipe if self.tape.one_in(4) => self.wipe(),
+            Fault::Step => self.step(),
+            Fault::WildStep if self.tape.one_in(3) => self.step_too_far(),
+            Fault::Slow => {
+                self.world.store.slow_until = now + self.tape.below(2 * SECOND);
+                self.strike_note(None, What::StoreSlow);
+            }
+            Fault::Lies => self.lie(member),
+            _ => {}
+        }
+    }
+
+    fn cut_off(&mut self, member: usize) {
+        let (asks, hears, what) =
+            [(false, false, What::CutOff), (false, true, What::Mute), (true, false, What::Deaf)]
+                [self.tape.pick(3)];
+        let node = &mut self.world.members[member];
+        (node.asks, node.hears) = (asks, hears);
+        self.strike_note(member, what);
+        let at = self.world.now + self.tape.below(3 * SECOND);
+        self.plan(at, Happening::Link { member });
+    }
+
+    pub(super) fn link(&mut self, member: usize) {
+        let node = &mut self.world.members[member];
+        (node.asks, node.hears) = (true, true);
+        self.strike_note(member, What::Linked);
+        self.resync(member);
+    }
+
+    /// Whoever may have missed hints is told so.
+    pub(super) fn resync(&mut self, member: usize) {
+        self.input(member, Event::Resync);
+    }
+
+    /// A process is gone, and its work with it. Another one comes in its place.
+    pub(super) fn crash(&mut self, member: usize) {
+        if self.world.members[member].condition == Condition::Down {
+            return;
+        }
+        self.strike_note(member, What::Crash);
+        let node = &mut self.world.members[member];
+        node.condition = Condition::Down;
+        node.candidacies.clear();
+        node.inbox.clear();
+        node.alarm = None;
+        if !self.by_hand {
+            let at = self.world.now + self.tape.below(2 * SECOND);
+            self.plan(at, Happening::Start { member });
+        }
+    }
+
+    pub(super) fn start(&mut self, member: usize) {
+        if self.world.members[member].condition != Condition::Down || self.world.phase != Phase::Trouble {
+            return;
+        }
+        self.start_anew(member);
+    }
+
+    pub(super) fn start_anew(&mut self, member: usize) {
+        let (life, node) = self.born(member);
+        // The store notices by now that the one before is gone.
+        for waiters in self.world.store.model.waiters.values_mut() {
+            waiters.retain(|(place, _)| *place != member);
+        }
+        let place = &mut self.world.members[member];
+        (place.life, place.node, place.condition, place.shut) = (life, node, Condition::Up, false);
+        self.strike_note(member, What::Start);
+        if !self.by_hand {
+            self.campaign(member);
+        }
+    }
+
+    pub(super) fn pause(&mut self, member: usize, until: u64) {
+        if self.world.members[member].is_up() {
+            self.world.members[member].condition = Condition::Paused { until };
+            self.strike_note(member, What::Pause);
+            if until < u64::MAX {
+                self.plan(until, Happening::Resume { member });
+            }
+        }
+    }
+
+    pub(super) fn resume(&mut self, member: usize) {
+        let now = self.world.now;
+        if self.world.members[member].condition != (Condition::Paused { until: now }) {
+            return;
+        }
+        self.strike_note(member, What::Resume);
+        let node = &mut self.world.members[member];
+        node.condition = Condition::Up;
+        // What is found to be due only now begins now.
+        node.candidacies.iter_mut().for_each(|candidacy| candidacy.stop_by = None);
+        let mut inbox = std::mem::take(&mut node.inbox);
+        // What a process sees first after a pause is anybody's guess.
+        if !inbox.is_empty() && self.tape.one_in(2) {
+            inbox.rotate_right(1);
+        }
+        for event in inbox {
+            if self.world.members[member].is_up() {
+                self.handle(member, event);
+            }
+        }
+        if self.world.members[member].is_up() {
+            self.handle(member, Event::Timeout);
+        }
+    }
+
+    /// A clock runs at another rate; the store's as well, once in a while.
+    fn set_rate(&mut self, member: usize, wild: bool) {
+        let now = self.world.now;
+        let outlived = self.outlived();
+        let of_store = self.tape.one_in(4);
+        let rate = if wild {
+            [0, 300_000, -300_000, 50_000, -50_000][self.tape.pick(5)]
+        } else {
+            drift(&mut self.tape, self.faults)
+        };
+        let (clock, trusted_from) = if of_store {
+            (&mut self.world.store.clock, &mut self.world.trusted_from)
+        } else {
+            let node = &mut self.world.members[member];
+            (&mut node.clock, &mut node.trusted_from)
+        };
+        clock.set_rate(now, rate);
+        if rate.abs() > 10_000 {
+            *trusted_from = u64::MAX;
+        } else if *trusted_from == u64::MAX {
+            *trusted_from = now + outlived;
+        }
+        self.rearm(member);
+    }
+
+    /// A timer that was set by the old rate is set anew.
+    pub(super) fn rearm(&mut self, member: usize) {
+        self.input(member, Event::Timeout);
+    }
+
+    /// Until then everything that was believed before is over, in true time.
+    pub(super) fn outlived(&self) -> u64 {
+        (self.world.timing.outlived_after() * 21 / 20).as_nanos() as u64
+    }
+
+    fn store_down(&mut self) {
+        let at = self.world.now + 1 + self.tape.below(3 * SECOND / 2);
+        self.world.store.down_until = at;
+        self.strike_note(None, What::StoreDown);
+        self.plan(at, Happening::StoreUp);
+    }
+
+    pub(super) fn store_up(&mut self) {
+        if self.world.now < self.world.store.down_until {
+            return;
+        }
+        self.world.store.restart();
+        self.strike_note(None, What::StoreUp);
+        for member in 0..self.world.members.len() {
+            if self.world.members[member].hears {
+                self.resync(member);
+            }
+        }
+    }
+
+    /// The store comes again with nothing. Its wall clock keeps the tokens rising, unless that is wrong as well.
+    fn wipe(&mut self) {
+        self.world.store.model.records.clear();
+        self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
+        self.strike_note(None, What::StoreWiped);
+        let forgets = self.tape.below(3);
+        if forgets > 0 {
+            self.world.store.model.high_water = Token::ZERO;
+            self.world.store.ignores_floor = forgets == 2;
+            self.world.tokens_kept = false;
+            self.strike_note(None, What::StoreForgotTokens);
+        }
+        self.world.store.down_until = self.world.now;
+        self.store_up();
+    }
+
+    /// Another replica answers, whose clock is off, as far as is assumed.
+    fn step(&mut self) {
+        let offset = self.tape.below(STEP.as_nanos() as u64 + 1) as i64;
+        self.world.store.clock.step(offset - self.offset);
+        self.offset = offset;
+        self.strike_note(None, What::StoreSet);
+    }
+
+    fn step_too_far(&mut self) {
+        let by = self.tape.below(WILD_STEP) as i64;
+        let back = self.tape.one_in(2);
+        self.world.store.clock.step(if back { -by } else { by });
+        self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
+        self.strike_note(None, What::StoreSetTooFar);
+        // Set back, it keeps records for longer.
+        self.hurts_until = self.hurts_until.max(self.world.now) + if back { by as u64 * 21 / 20 } else { 0 };
+    }
+
+    fn lie(&mut self, member: usize) {
+        let name = self.tape.pick(self.world.names.len());
+        let wake = match self.tape.below(4) {
+            0 => Wake::Free { chosen: false },
+            1 => Wake::Free { chosen: true },
+            2 => {
+                let ttl = Duration::from_nanos(self.tape.below(3 * SECOND));
+                Wake::Held { token: Token::new(self.tape.below(100)), ttl }
+            }
+            _ => return self.resync(member),
+        };
+        self.input(member, Event::Hint { name: self.world.names[name].clone(), wake });
+    }
+}
