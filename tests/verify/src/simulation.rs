@@ -33,8 +33,13 @@ pub use marks::{Mark, Marks};
 pub use shrink::shrink;
 pub use tape::Tape;
 
+/// The most processes that a fleet has at a time.
+const MOST_MEMBERS: usize = 6;
 /// The most leases that a fleet has.
 const MOST_NAMES: usize = 3;
+/// How long workers rest.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_millis(800);
 
 /// What fleets are like.
 #[derive(Clone, Debug)]
@@ -154,7 +159,7 @@ pub struct Failure {
     /// How many choices the course had up to the violation.
     pub drawn: usize,
     /// The choices that are left, and lead to a violation of the same property.
-    pub choices: Vec<u32>,
+    pub choices: Vec<Vec<u32>>,
     /// What the fleet with these is like.
     pub fleet: String,
     /// Its course.
@@ -166,7 +171,11 @@ impl fmt::Display for Failure {
         let Self { seed, violation, drawn, choices, fleet, trace } = self;
         writeln!(f, "{}\n{fleet}", trace.join("\n"))?;
         writeln!(f, "{violation}")?;
-        writeln!(f, "(seed {seed}, shrunk from {drawn} choices to {})", choices.len())?;
+        writeln!(
+            f,
+            "(seed {seed}, shrunk from {drawn} choices to {})",
+            choices.iter().map(Vec::len).sum::<usize>()
+        )?;
         writeln!(f, "repeat: SEED={seed} cargo test -p tenure-verify --test simulation -- --nocapture")
     }
 }
@@ -180,12 +189,12 @@ pub fn run(seed: u64, settings: &Settings) -> Result<Report, Violation> {
     watched(&mut fleet, settings)
 }
 
-/// Runs a fleet through its course by the choices of a tape, as a fuzzer makes them up.
+/// Runs a fleet through its course by the choices of a tape.
 ///
 /// # Errors
 /// The first violation.
-pub fn replay(choices: Vec<u32>, settings: &Settings) -> Result<Report, Violation> {
-    let mut fleet = Fleet::new(Tape::from_choices(choices), settings);
+pub fn replay(tape: Tape, settings: &Settings) -> Result<Report, Violation> {
+    let mut fleet = Fleet::new(tape, settings);
     watched(&mut fleet, settings)
 }
 
@@ -237,10 +246,10 @@ pub fn investigate(seed: u64, settings: &Settings) -> Option<Failure> {
     };
     let (violation, fleet) = course(Tape::from_seed(seed), false);
     let property = violation?.property;
-    let drawn = fleet.drawn().len();
-    let choices = shrink(fleet.drawn().to_vec(), TRIES, |choices| {
+    let drawn = fleet.drawn().iter().map(Vec::len).sum();
+    let choices = shrink(fleet.drawn(), TRIES, |choices| {
         let (violation, fleet) = course(Tape::from_choices(choices.to_vec()), false);
-        violation.filter(|violation| violation.property == property).map(|_| fleet.drawn().len())
+        violation.filter(|violation| violation.property == property).map(|_| fleet.drawn())
     });
     let (violation, fleet) = course(Tape::from_choices(choices.clone()), true);
     let description = fleet.describe();

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tenure_verify::simulation::{self, Faults, Plant, Settings, Violation};
+use tenure_verify::simulation::{self, Faults, Plant, Settings, Tape, Violation};
 
 /// How many fleets; more of them with `TENURE_FLEETS`.
 const FLEETS: u64 = 1_000;
@@ -96,8 +96,9 @@ fn a_failing_course_is_shrunk_and_told() {
     let found = simulation::run(seed, &settings).unwrap_err();
     let failure = simulation::investigate(seed, &settings).expect("it fails again");
     assert_eq!(failure.violation.property, found.property);
-    assert!(failure.choices.len() * 10 < failure.drawn, "{} of {}", failure.choices.len(), failure.drawn);
-    let again = simulation::replay(failure.choices.clone(), &settings).unwrap_err();
+    let left: usize = failure.choices.iter().map(Vec::len).sum();
+    assert!(left * 20 < failure.drawn, "{left} of {}", failure.drawn);
+    let again = simulation::replay(Tape::from_choices(failure.choices.clone()), &settings).unwrap_err();
     assert_eq!(again, failure.violation);
     assert!(
         failure.to_string().contains(&format!("SEED={seed} cargo test -p tenure-verify --test simulation"))

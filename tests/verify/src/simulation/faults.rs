@@ -43,6 +43,10 @@ pub enum Fault {
     Lies,
     /// Users give up, drain, release, and shut down; work completes.
     Users,
+    /// A driver is stopped between two of the outputs that it carries out, and goes on where it was.
+    Interruption,
+    /// Workers are among those who want leases.
+    Workers,
     /// Several candidates for each name in each process, not all of them patient.
     Crowd,
     /// Some hold for a limited time only.
@@ -53,7 +57,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Reordering,
         Self::Delay,
         Self::Loss,
@@ -72,6 +76,8 @@ impl Fault {
         Self::Slow,
         Self::Lies,
         Self::Users,
+        Self::Interruption,
+        Self::Workers,
         Self::Crowd,
         Self::Limits,
         Self::Stuck,
@@ -86,11 +92,12 @@ impl Faults {
     /// None.
     pub const NONE: Self = Self(0);
     /// What a healthy fleet lives with.
-    pub const BENIGN: Self = Self(1 << Fault::Reordering as u32 | 1 << Fault::Drift as u32);
+    pub const BENIGN: Self =
+        Self(1 << Fault::Reordering as u32 | 1 << Fault::Drift as u32 | 1 << Fault::Workers as u32);
 
     /// Each with an even chance.
     pub fn swarm(tape: &mut Tape) -> Self {
-        Fault::ALL.into_iter().filter(|_| tape.one_in(2)).collect()
+        Fault::ALL.into_iter().filter(|_| tape.base().one_in(2)).collect()
     }
 
     /// These without those.

@@ -17,7 +17,7 @@ use super::member::{Condition, Member, Source};
 use super::store::Store;
 use super::tape::Tape;
 use super::world::{Fact, MS, Phase, Resource, SECOND, What, World};
-use super::{MOST_NAMES, Plant, Settings, Violation};
+use super::{MOST_MEMBERS, MOST_NAMES, Plant, Settings, Violation};
 
 mod by_hand;
 mod driver;
@@ -25,11 +25,16 @@ mod healing;
 mod network;
 mod trouble;
 mod users;
+mod work;
+
+use trouble::STRIKES;
 
 /// A fleet, and what is known of its run.
 pub struct Fleet {
     pub(super) world: World,
     tape: Tape,
+    /// What the nodes' jitter follows from.
+    jitter: u64,
     faults: Faults,
     settings: Settings,
     /// Messages wait for a decision; see [`Fleet::by_hand`].
@@ -62,7 +67,7 @@ enum Happening {
     Write { life: usize, name: usize, token: tenure_core::Token },
     Stand { life: usize, name: usize },
     Act { member: usize },
-    Strike,
+    Strike { fault: Fault },
     Resume { member: usize },
     Start { member: usize },
     Link { member: usize },
@@ -74,8 +79,8 @@ impl Fleet {
     /// A fleet whose size, faults and course all follow from the tape.
     pub(super) fn new(mut tape: Tape, settings: &Settings) -> Self {
         let faults = settings.faults.unwrap_or_else(|| Faults::swarm(&mut tape));
-        let members = 3 + tape.pick(4);
-        let names = 1 + tape.pick(MOST_NAMES);
+        let members = 3 + tape.base().pick(1 + MOST_MEMBERS - 3);
+        let names = 1 + tape.base().pick(MOST_NAMES);
         let settings = Settings { faults: Some(faults), ..settings.clone() };
         Self::build(tape, &settings, members, names, false)
     }
@@ -96,11 +101,13 @@ impl Fleet {
                 step: std::time::Duration::ZERO,
             };
         }
-        let clock = clock(&mut tape, faults);
+        let jitter = tape.base().below(1 << 32) << 32;
+        let clock = clock(&mut tape, faults, MOST_MEMBERS);
         let world = World {
             now: 0,
             phase: Phase::Trouble,
             benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
+            has_workers: faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
             timing: config.resolve(&assumed).expect("the defaults fit"),
             store: Store::new(clock, settings.plant),
@@ -113,6 +120,7 @@ impl Fleet {
         let mut fleet = Self {
             world,
             tape,
+            jitter,
             faults,
             settings: settings.clone(),
             by_hand,
@@ -129,7 +137,7 @@ impl Fleet {
             violation: None,
         };
         for index in 0..members {
-            let clock = self::clock(&mut fleet.tape, faults);
+            let clock = self::clock(&mut fleet.tape, faults, index);
             let (life, node) = fleet.born(index);
             fleet.world.members.push(Member {
                 life,
@@ -139,6 +147,9 @@ impl Fleet {
                 asks: true,
                 hears: true,
                 candidacies: Vec::new(),
+                workers: Vec::new(),
+                heard_at: tenure_core::Instant::ZERO,
+                interrupted: false,
                 shut: false,
                 trusted_from: 0,
                 core: false,
@@ -147,11 +158,12 @@ impl Fleet {
             });
             if !by_hand {
                 fleet.campaign(index);
-                let at = fleet.tape.below(3 * SECOND);
-                fleet.plan(at, Happening::Act { member: index });
+                fleet.plan_act(index);
             }
         }
-        fleet.plan(SECOND / 2, Happening::Strike);
+        for fault in STRIKES {
+            fleet.plan_strike(fault);
+        }
         fleet
     }
 
@@ -176,7 +188,7 @@ impl Fleet {
     }
 
     /// What was drawn so far.
-    pub(super) fn drawn(&self) -> &[u32] {
+    pub(super) fn drawn(&self) -> Vec<Vec<u32>> {
         self.tape.drawn()
     }
 
@@ -187,7 +199,12 @@ impl Fleet {
 
     /// What this fleet is like, in a line.
     pub(super) fn describe(&self) -> String {
-        format!("{} nodes, {} leases, {:?}", self.world.members.len(), self.world.names.len(), self.faults)
+        format!(
+            "{} nodes, {} leases, {:?}",
+            self.world.members.len(),
+            self.world.names.len(),
+            self.settings.faults.unwrap_or_default()
+        )
     }
 
     fn happen(&mut self, what: Happening) {
@@ -209,7 +226,7 @@ impl Fleet {
             }
             Happening::Stand { life, name } => self.stand_again(life, name),
             Happening::Act { member } => self.act(member),
-            Happening::Strike => self.strike(),
+            Happening::Strike { fault } => self.strike(fault),
             Happening::Resume { member } => self.resume(member),
             Happening::Start { member } => self.start(member),
             Happening::Link { member } => self.link(member),
@@ -260,7 +277,7 @@ impl Fleet {
         let life = self.world.lives.len();
         let identity = Identity::new("node", Incarnation::new(life as u128)).expect("a fine name");
         self.world.lives.push((member, identity.clone()));
-        let source = SplitMix::new(self.tape.below(1 << 32));
+        let source = SplitMix::new(self.jitter + life as u64);
         let source = match self.settings.plant {
             Some(Plant::RepeatedJitter) => Source::Repeated { source, first: None },
             _ => Source::Fresh(source),
@@ -271,25 +288,37 @@ impl Fleet {
     /// How much longer than usual a message may take; its repetition as much again.
     const LONG_DELAY: u64 = 3 * SECOND;
 
-    fn delay(&mut self) -> u64 {
-        let short = if self.faults.has(Fault::Reordering) { MS + self.tape.below(10 * MS) } else { 2 * MS };
-        match self.faults.has(Fault::Delay) && self.tape.one_in(12) {
-            true => short + self.tape.below(Self::LONG_DELAY),
+    fn delay(&mut self, member: usize) -> u64 {
+        let short = match self.faults.has(Fault::Reordering) {
+            true => MS + self.tape.at(Fault::Reordering, member).below(10 * MS),
+            false => 2 * MS,
+        };
+        match self.chance(Fault::Delay, member, 12) {
+            true => short + self.tape.at(Fault::Delay, member).below(Self::LONG_DELAY),
             false => short,
         }
+    }
+
+    /// Once in `n` times, if there are such faults.
+    fn chance(&mut self, fault: Fault, member: usize, n: u64) -> bool {
+        self.faults.has(fault) && self.tape.at(fault, member).one_in(n)
     }
 }
 
 /// A clock that started anywhere.
-fn clock(tape: &mut Tape, faults: Faults) -> Clock {
-    let start = tape.below(1_000) * SECOND;
-    Clock::new(start, drift(tape, faults))
+fn clock(tape: &mut Tape, faults: Faults, member: usize) -> Clock {
+    let start = tape.base().below(1_000) * SECOND;
+    Clock::new(start, drift(tape, faults, member))
 }
 
 /// A rate within what is assumed.
-fn drift(tape: &mut Tape, faults: Faults) -> i64 {
+fn drift(tape: &mut Tape, faults: Faults, member: usize) -> i64 {
     let most = i64::from(Rate::ONE_PERCENT.ppm());
-    if faults.has(Fault::Drift) { [0, most, -most, most / 3][tape.pick(4)] } else { 0 }
+    if faults.has(Fault::Drift) {
+        [0, most, -most, most / 3][tape.at(Fault::Drift, member).pick(4)]
+    } else {
+        0
+    }
 }
 
 /// The largest step of the store's clock that is assumed.

@@ -19,6 +19,12 @@ mod s6_tokens_rise;
 mod s7_lost_is_lost;
 mod s8_twice_is_once;
 mod s9_own_release;
+mod w1_one_run;
+mod w2_starts_while_valid;
+mod w3_released_after_exit;
+mod w4_campaigns_again;
+mod w5_rests_between;
+mod w6_stuck_is_told;
 
 pub(super) use l3_recovery::Recovery;
 pub(super) use orderly_end::OrderlyEnd;
@@ -72,6 +78,12 @@ invariants! {
     l1: l1_takeover::Takeover,
     l2: l2_no_needless_loss::NoNeedlessLoss,
     l3: Recovery,
+    w1: w1_one_run::OneRun,
+    w2: w2_starts_while_valid::StartsWhileValid,
+    w3: w3_released_after_exit::ReleasedAfterExit,
+    w4: w4_campaigns_again::CampaignsAgain,
+    w5: w5_rests_between::RestsBetween,
+    w6: w6_stuck_is_told::StuckIsTold,
     limits: limits_are_kept::Limits,
     jitter: fresh_jitter::FreshJitter,
     calm: calm::Calm,

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tenure_core::{
-    AcquireFailure, Acquisition, Command, CommandId, Event, LeaseKey, LossReason, Notice, ReleaseOutcome,
-    Reply, Stop, StopReason, WaitLimit, Wake,
+    AcquireFailure, Acquisition, Command, CommandId, Event, Exit, LeaseKey, LossReason, Notice,
+    ReleaseOutcome, Reply, Stop, StopReason, WaitLimit, Wake, WorkerKey,
 };
 
-use super::member::{Candidacy, Condition};
+use super::member::{Candidacy, Condition, Worker};
 use super::world::{Fact, MS, What, World};
 
 macro_rules! marks {
@@ -86,6 +86,22 @@ marks! {
     WaitRanOut,
     /// A candidacy was refused by the store.
     Refused,
+    /// A worker campaigned again after its workload had failed.
+    RestartAfterFailure,
+    /// A workload failed again and again, and its worker rested for longer each time.
+    FailuresInARow,
+    /// A worker campaigned again after its lease was lost.
+    RestartAfterLoss,
+    /// A worker's lease was granted, and its workload never began.
+    WorkloadNotStarted,
+    /// A worker was reported to be stuck.
+    StuckWorker,
+    /// A worker was drained while its workload ran.
+    WorkerDrainedWhileRunning,
+    /// A worker ended by its policy.
+    WorkerEndedByPolicy,
+    /// A driver was stopped between two outputs, and heard of something new before it went on.
+    HeardBetweenOutputs,
     /// Two processes were valid at once, since the assumptions were broken: only tokens protected.
     TwoHoldersBeyondAssumptions,
 }
@@ -143,6 +159,8 @@ pub(super) struct Watcher {
     chosen: BTreeMap<(usize, usize), u64>,
     /// Who released last, by lease.
     released: BTreeMap<usize, usize>,
+    /// How workloads ended, and whether their leases were lost, by process and worker.
+    ends: BTreeMap<(usize, WorkerKey), (Exit, bool)>,
     /// Holds by process: in doubt, granted in vain, drained.
     doubted: BTreeSet<(usize, LeaseKey)>,
     spoiled: BTreeSet<(usize, LeaseKey)>,
@@ -164,7 +182,14 @@ impl Watcher {
             Fact::Written { accepted: false, .. } => self.marks.hit(Mark::WriteRefused),
             Fact::Lost { what: "answer", .. } => self.marks.hit(Mark::ReplyLost),
             Fact::Struck { member, what } => self.struck(world, *member, *what),
-            Fact::Written { .. } | Fact::Lost { .. } | Fact::Polled { .. } | Fact::WorkEnded { .. } => {}
+            Fact::Written { .. } | Fact::Lost { .. } | Fact::Polled { .. } | Fact::Started { .. } => {}
+            Fact::WorkEnded { member, lease, worker: Some(worker), exit } => {
+                self.workload_ended(world, *member, *lease, *worker, *exit);
+            }
+            Fact::WorkEnded { .. } => {}
+            Fact::WorkerNoticed { member, worker, notice } => {
+                self.worker_noticed(world, *member, worker, notice)
+            }
         }
     }
 
@@ -210,6 +235,9 @@ impl Watcher {
 
     fn heard(&mut self, world: &World, member: usize, event: &Event) {
         let node = &world.members[member];
+        if node.interrupted {
+            self.marks.hit(Mark::HeardBetweenOutputs);
+        }
         match event {
             Event::Hint { name, wake } => {
                 let Some(name) = world.names.iter().position(|other| other == name) else { return };
@@ -250,21 +278,26 @@ impl Watcher {
                     self.marks.hit(Mark::LateGrantReleased);
                 }
             }
-            Command::StopWorkload { lease, how, why } => {
-                if *why == StopReason::Drain {
-                    self.drained.insert((node.life, *lease));
-                }
+            Command::DrainWorkload { lease, why: StopReason::Drain } => {
+                self.drained.insert((node.life, *lease));
+            }
+            Command::StopWorkload { how, why, .. } => {
                 if (*how, *why) == (Stop::Hard, StopReason::Fence) {
                     self.marks.hit(Mark::StoppedHard);
                 }
             }
-            Command::Release { .. } | Command::Watch { .. } | Command::Unwatch { .. } => {}
+            Command::Release { .. }
+            | Command::Watch { .. }
+            | Command::Unwatch { .. }
+            | Command::StartWorkload { .. }
+            | Command::DrainWorkload { .. } => {}
         }
     }
 
     fn noticed(&mut self, world: &World, member: usize, name: usize, notice: &Notice, cause: Option<&Event>) {
         let node = &world.members[member];
-        let (life, lease) = (node.life, notice.lease());
+        let life = node.life;
+        let Some(lease) = notice.lease() else { return };
         let candidacy = node.candidacy(lease);
         match notice {
             Notice::Acquired { .. } => {
@@ -345,12 +378,46 @@ impl Watcher {
         }
     }
 
+    fn workload_ended(
+        &mut self,
+        world: &World,
+        member: usize,
+        lease: LeaseKey,
+        worker: WorkerKey,
+        exit: Exit,
+    ) {
+        let node = &world.members[member];
+        let lost = node.candidacy(lease).is_some_and(|candidacy| candidacy.lost.is_some());
+        self.ends.insert((node.life, worker), (exit, lost));
+        if exit == Exit::NotStarted {
+            self.marks.hit(Mark::WorkloadNotStarted);
+        }
+    }
+
+    fn worker_noticed(&mut self, world: &World, member: usize, worker: &Worker, notice: &Notice) {
+        let life = world.members[member].life;
+        match notice {
+            Notice::Campaigning { .. } => match self.ends.remove(&(life, worker.key)) {
+                Some((_, true)) => self.marks.hit(Mark::RestartAfterLoss),
+                Some((Exit::Failed, false)) => self.marks.hit(Mark::RestartAfterFailure),
+                _ => {}
+            },
+            Notice::Restarting { failures: 3.., .. } => self.marks.hit(Mark::FailuresInARow),
+            Notice::Stuck { .. } => self.marks.hit(Mark::StuckWorker),
+            Notice::WorkerEnded { .. } if !worker.draining => self.marks.hit(Mark::WorkerEndedByPolicy),
+            _ => {}
+        }
+    }
+
     fn struck(&mut self, world: &World, member: Option<usize>, what: What) {
         let node = member.map(|member| &world.members[member]);
         let held = || {
             node.into_iter().flat_map(|node| &node.candidacies).filter(|candidacy| candidacy.held.is_some())
         };
         match what {
+            What::Drain if held().any(|candidacy| candidacy.worker.is_some() && candidacy.work.is_some()) => {
+                self.marks.hit(Mark::WorkerDrainedWhileRunning);
+            }
             What::Stuck => self.marks.hit(Mark::StuckWork),
             What::Shutdown if held().next().is_some() => self.marks.hit(Mark::ShutdownWhileHeld),
             What::GiveUp => {

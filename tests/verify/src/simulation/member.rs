@@ -1,7 +1,8 @@
 //! The processes of a fleet.
 
 use tenure_core::{
-    Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, SplitMix, StopReason, Token,
+    Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, SplitMix, StopReason, Token, WorkerKey,
+    WorkerOptions,
 };
 
 use super::clock::Clock;
@@ -23,6 +24,12 @@ pub(super) struct Member {
     pub(super) hears: bool,
     /// What it stands for, holds, and works on.
     pub(super) candidacies: Vec<Candidacy>,
+    /// Its workers.
+    pub(super) workers: Vec<Worker>,
+    /// What its clock showed when an event last went in.
+    pub(super) heard_at: Instant,
+    /// It was stopped while it carried out outputs, and some are left.
+    pub(super) interrupted: bool,
     /// It was told to end, and takes nothing new.
     pub(super) shut: bool,
     /// Since when its clock runs as far as is assumed; what it believed before counts for nothing.
@@ -54,6 +61,8 @@ pub(super) enum Condition {
 pub(super) struct Candidacy {
     /// Its key.
     pub(super) lease: LeaseKey,
+    /// The worker that it is of.
+    pub(super) worker: Option<WorkerKey>,
     /// The index of its name.
     pub(super) name: usize,
     /// What was asked for.
@@ -68,8 +77,48 @@ pub(super) struct Candidacy {
     pub(super) lost: Option<LossReason>,
     /// What it does under the lease.
     pub(super) work: Option<Work>,
+    /// Its work was told to end.
+    pub(super) asked: bool,
     /// The application gave it up, or was told that it is over.
     pub(super) over: bool,
+}
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    /// Its key.
+    pub(super) key: WorkerKey,
+    /// The index of the name of its lease.
+    pub(super) name: usize,
+    /// What was asked for.
+    pub(super) options: WorkerOptions,
+    /// It was told to end.
+    pub(super) draining: bool,
+}
+
+impl Worker {
+    /// The candidacy of its next run.
+    pub(super) fn candidacy(&self, lease: LeaseKey) -> Candidacy {
+        Candidacy { worker: Some(self.key), ..Candidacy::new(lease, self.name, self.options.lease.clone()) }
+    }
+}
+
+impl Candidacy {
+    pub(super) fn new(lease: LeaseKey, name: usize, options: LeaseOptions) -> Self {
+        Self {
+            lease,
+            worker: None,
+            name,
+            options,
+            decide_by: None,
+            stop_by: None,
+            held: None,
+            lost: None,
+            work: None,
+            asked: false,
+            over: false,
+        }
+    }
 }
 
 /// Work under a lease.
@@ -79,8 +128,8 @@ pub(super) struct Work {
     pub(super) token: Token,
     /// Why it was asked to stop, the last time.
     pub(super) asked: Option<StopReason>,
-    /// When it was stopped hard and did not end, in true time.
-    pub(super) stuck: Option<u64>,
+    /// When it was stopped hard and did not end, on its member's clock.
+    pub(super) stuck: Option<Instant>,
 }
 
 impl Member {

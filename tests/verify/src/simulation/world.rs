@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tenure_core::{
-    Command, CommandId, Event, Instant, LeaseKey, LeaseName, LeaseTiming, Notice, Reply, Token,
+    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Notice, Reply,
+    Token, WorkerKey,
 };
 
-use super::member::Member;
+use super::member::{Member, Worker};
 use super::store::Store;
 use crate::store::{Record, Waiter};
 
@@ -25,6 +26,8 @@ pub(super) struct World {
     pub(super) phase: Phase,
     /// Nothing goes wrong even in the phase of trouble.
     pub(super) benign: bool,
+    /// Workers are among those who want leases.
+    pub(super) has_workers: bool,
     /// The names of the leases.
     pub(super) names: Vec<LeaseName>,
     /// The timing of all leases.
@@ -138,6 +141,15 @@ pub(super) enum Fact<'a> {
         /// What it had heard just before, if anything.
         cause: Option<&'a Event>,
     },
+    /// A node has said something about a worker to its application.
+    WorkerNoticed {
+        /// Where.
+        member: usize,
+        /// The worker.
+        worker: &'a Worker,
+        /// What.
+        notice: &'a Notice,
+    },
     /// A node has nothing more to say.
     Polled {
         /// Where.
@@ -145,12 +157,29 @@ pub(super) enum Fact<'a> {
         /// Until when it waits.
         wait: Option<Instant>,
     },
-    /// Work has ended.
+    /// Work has begun.
+    Started {
+        /// Where.
+        member: usize,
+        /// The lease.
+        lease: LeaseKey,
+        /// The worker whose workload it is.
+        worker: Option<WorkerKey>,
+        /// The token of the grant.
+        token: Token,
+        /// When it ends.
+        deadlines: Deadlines,
+    },
+    /// Work has ended, or will never begin.
     WorkEnded {
         /// Where.
         member: usize,
         /// Under which lease.
         lease: LeaseKey,
+        /// The worker whose workload it was.
+        worker: Option<WorkerKey>,
+        /// How.
+        exit: Exit,
     },
     /// A write has reached what the leases protect.
     Written {
@@ -229,9 +258,15 @@ impl fmt::Display for Fact<'_> {
             Self::Noticed { member, name, notice, .. } => {
                 write!(f, "node {member} says of lease {name}: {notice:?}")
             }
+            Self::WorkerNoticed { member, notice, .. } => write!(f, "node {member} says {notice:?}"),
             Self::Polled { member, wait: Some(wait) } => write!(f, "node {member} waits until {wait:?}"),
             Self::Polled { member, wait: None } => write!(f, "node {member} waits"),
-            Self::WorkEnded { member, lease } => write!(f, "node {member}: work under {lease} has ended"),
+            Self::Started { member, lease, token, .. } => {
+                write!(f, "node {member}: work under {lease} begins, with token {token}")
+            }
+            Self::WorkEnded { member, lease, exit, .. } => {
+                write!(f, "node {member}: work under {lease}: {exit:?}")
+            }
             Self::Written { life, name, token, accepted } => {
                 let verdict = if *accepted { "accepted" } else { "refused" };
                 write!(f, "resource {name}: a write of process {life} with token {token} is {verdict}")

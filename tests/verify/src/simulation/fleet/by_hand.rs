@@ -84,20 +84,15 @@ impl Fleet {
 
     /// The application is done with one of a member's candidacies or holds.
     pub fn release(&mut self, member: usize, lease: LeaseKey) {
-        let node = &mut self.world.members[member];
-        let now = node.local(self.world.now);
-        if let Some(candidacy) = node.candidacy_mut(lease) {
-            candidacy.work = None;
-            let _ = node.node.release(now, lease);
-            self.pump(member, None);
-            self.check();
-        }
+        self.give_up(member, lease);
+        self.pump(member, None);
+        self.check();
     }
 
     /// One of a member's candidacies or holds is drained.
     pub fn drain(&mut self, member: usize, lease: LeaseKey) {
+        let now = self.reads_clock(member);
         let node = &mut self.world.members[member];
-        let now = node.local(self.world.now);
         let _ = node.node.drain(now, lease);
         self.pump(member, None);
         self.check();

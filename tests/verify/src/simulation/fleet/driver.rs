@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tenure_core::{Command, Event, Instant, LeaseKey, Notice, Output, Stop, StopReason};
+use tenure_core::{
+    Command, Deadlines, Event, Exit, Instant, LeaseKey, Notice, Output, Stop, Token, WorkerKey,
+};
 
-use super::{Condition, Fact, Fault, Fleet, Happening, Phase, SECOND, Violation, What};
-use crate::simulation::member::Work;
+use super::{Condition, Fact, Fault, Fleet, Happening, Phase, SECOND, Violation};
 
 /// One event brings a node to say this much at most.
 const MOST_OUTPUTS: usize = 10_000;
@@ -18,12 +19,12 @@ impl Fleet {
             Condition::Down => {}
             Condition::Paused { .. } => self.world.members[member].inbox.push(event),
             Condition::Up => {
-                if self.faults.has(Fault::Pause) && self.tape.one_in(80) {
+                if self.chance(Fault::Pause, member, 80) {
                     self.world.members[member].inbox.push(event);
-                    let length = 1 + self.tape.below(4 * SECOND);
+                    let length = 1 + self.tape.at(Fault::Pause, member).below(4 * SECOND);
                     return self.pause(member, self.world.now + length);
                 }
-                if self.faults.has(Fault::Crash) && self.tape.one_in(800) {
+                if self.chance(Fault::Crash, member, 800) {
                     return self.crash(member);
                 }
                 self.handle(member, event);
@@ -35,19 +36,31 @@ impl Fleet {
     pub(super) fn handle(&mut self, member: usize, event: Event) {
         self.note(&Fact::Heard { member, event: &event });
         let cause = event.clone();
-        let node = &mut self.world.members[member];
-        if let Err(misuse) = node.node.handle(node.clock.at(self.world.now), event) {
+        let now = self.reads_clock(member);
+        if let Err(misuse) = self.world.members[member].node.handle(now, event) {
             let what = format!("node {member} calls {cause:?} a misuse: {misuse}");
             self.violation.get_or_insert(Violation::new("an honest driver makes no mistakes", what));
         }
         self.pump(member, Some(&cause));
     }
 
+    /// What a member's clock shows, for something that goes into its node.
+    pub(super) fn reads_clock(&mut self, member: usize) -> Instant {
+        let node = &mut self.world.members[member];
+        node.heard_at = node.clock.at(self.world.now);
+        node.heard_at
+    }
+
     /// Carries out what a node says, until it has nothing more to say.
     pub(super) fn pump(&mut self, member: usize, cause: Option<&Event>) {
-        for _ in 0..MOST_OUTPUTS {
+        for nth in 0..MOST_OUTPUTS {
             if self.violation.is_some() {
                 return;
+            }
+            if nth > 0 && self.chance(Fault::Interruption, member, 300) {
+                let length = 1 + self.tape.at(Fault::Interruption, member).below(3 * SECOND);
+                self.world.members[member].interrupted = true;
+                return self.pause(member, self.world.now + length);
             }
             match self.world.members[member].node.poll() {
                 Output::Command(command) => self.command(member, command),
@@ -55,6 +68,7 @@ impl Fleet {
                 Output::Wait(wait) => {
                     self.note(&Fact::Polled { member, wait });
                     self.arm(member, wait);
+                    self.world.members[member].interrupted = false;
                     let node = &self.world.members[member];
                     if node.shut && node.node.is_empty() && self.world.phase == Phase::Trouble {
                         self.crash(member);
@@ -71,8 +85,9 @@ impl Fleet {
     fn arm(&mut self, member: usize, wait: Option<Instant>) {
         let Some(wait) = wait else { return self.world.members[member].alarm = None };
         let due = self.world.members[member].clock.when(wait).max(self.world.now);
-        let late = self.faults.has(Fault::Delay) && self.tape.one_in(16);
-        let at = if late { due + self.tape.below(LATE.as_nanos() as u64) } else { due };
+        let late = self.chance(Fault::Delay, member, 16);
+        let at =
+            if late { due + self.tape.at(Fault::Delay, member).below(LATE.as_nanos() as u64) } else { due };
         if self.world.members[member].alarm != Some(at) {
             self.world.members[member].alarm = Some(at);
             self.plan(at, Happening::Wake { member });
@@ -92,7 +107,12 @@ impl Fleet {
                 let index = self.world.names.iter().position(|other| other == name);
                 self.send(member, index.expect("only names of ours are asked for"), command);
             }
-            Command::StopWorkload { lease, how: Stop::Ask, why } => self.ask_to_stop(member, *lease, *why),
+            Command::StartWorkload { worker, lease, token, deadlines, .. } => {
+                self.begin(member, *lease, Some(*worker), *token, *deadlines);
+            }
+            Command::DrainWorkload { lease, why } | Command::StopWorkload { lease, how: Stop::Ask, why } => {
+                self.ask_to_stop(member, *lease, *why);
+            }
             Command::StopWorkload { lease, how: Stop::Hard, .. } => self.stop_hard(member, *lease),
         }
     }
@@ -102,81 +122,37 @@ impl Fleet {
         self.violation.get_or_insert(Violation::new("what has ended stays silent", what));
     }
 
-    fn ask_to_stop(&mut self, member: usize, lease: LeaseKey, why: StopReason) {
-        let life = self.world.members[member].life;
-        let candidacy = self.world.members[member].candidacy_mut(lease);
-        let Some(work) = candidacy.and_then(|candidacy| candidacy.work.as_mut()) else { return };
-        work.asked = Some(why);
-        // Some work does not listen.
-        if !(self.faults.has(Fault::Stuck) && self.tape.one_in(2)) {
-            let at = self.world.now + self.tape.below(SECOND / 2);
-            self.plan(at, Happening::Finish { life, lease });
-        }
-    }
-
-    fn stop_hard(&mut self, member: usize, lease: LeaseKey) {
-        let (now, life) = (self.world.now, self.world.members[member].life);
-        let sticks = self.faults.has(Fault::Stuck) && self.tape.one_in(3);
-        let candidacy = self.world.members[member].candidacy_mut(lease);
-        let work = candidacy.and_then(|candidacy| candidacy.work.as_mut());
-        match work {
-            Some(work) if sticks => {
-                work.stuck = Some(now);
-                let at = now + self.tape.below(4 * SECOND);
-                self.plan(at, Happening::Finish { life, lease });
-                self.strike_note(member, What::Stuck);
-            }
-            _ => self.exited(member, lease),
-        }
-    }
-
-    /// Work has come to its end by itself.
-    pub(super) fn finish(&mut self, life: usize, lease: LeaseKey) {
-        if !self.world.lives(life) {
-            return;
-        }
-        let member = self.place(life);
-        match self.world.members[member].condition {
-            Condition::Down => {}
-            Condition::Paused { until } if until == u64::MAX => {}
-            Condition::Paused { until } => self.plan(until, Happening::Finish { life, lease }),
-            Condition::Up => {
-                let candidacy = self.world.members[member].candidacy(lease);
-                if candidacy.is_some_and(|candidacy| candidacy.work.is_some()) {
-                    self.exited(member, lease);
-                    self.pump(member, None);
-                }
-            }
-        }
-    }
-
-    /// The work under a lease is over, if there was any: the node is told.
-    pub(super) fn exited(&mut self, member: usize, lease: LeaseKey) {
-        let now = self.world.members[member].local(self.world.now);
-        if let Some(candidacy) = self.world.members[member].candidacy_mut(lease) {
-            candidacy.work = None;
-            candidacy.stop_by = None;
-        }
-        self.note(&Fact::WorkEnded { member, lease });
-        let _ = self.world.members[member].node.handle(now, Event::WorkloadExited { lease });
-    }
-
     fn notice(&mut self, member: usize, notice: &Notice, cause: Option<&Event>) {
-        let lease = notice.lease();
-        let (life, now) = (self.world.members[member].life, self.world.members[member].local(self.world.now));
-        let Some(name) = self.world.members[member].candidacy(lease).map(|candidacy| candidacy.name) else {
+        match notice {
+            Notice::Campaigning { worker, .. }
+            | Notice::Restarting { worker, .. }
+            | Notice::Stuck { worker, .. }
+            | Notice::WorkerEnded { worker } => self.worker_notice(member, *worker, notice),
+            _ => match notice.lease() {
+                Some(lease) => self.lease_notice(member, lease, notice, cause),
+                None => debug_assert!(false, "{notice:?} is about nothing"),
+            },
+        }
+    }
+
+    fn lease_notice(&mut self, member: usize, lease: LeaseKey, notice: &Notice, cause: Option<&Event>) {
+        let node = &self.world.members[member];
+        let (life, now) = (node.life, node.heard_at);
+        let Some(name) = node.candidacy(lease).map(|candidacy| candidacy.name) else {
             return self.unknown(member, lease);
         };
         self.note(&Fact::Noticed { member, name, notice, cause });
         let Some(candidacy) = self.world.members[member].candidacy_mut(lease) else { return };
         match notice {
-            Notice::Acquired { token, .. } => {
+            Notice::Acquired { token, deadlines, .. } => {
                 candidacy.decide_by = None;
                 candidacy.stop_by =
-                    candidacy.options.max_hold.map(|limit| now + limit + candidacy.options.grace + LATE);
+                    candidacy.options.max_hold.map(|limit| now + limit + candidacy.options.grace + LATE * 3);
                 candidacy.held = Some(*token);
-                candidacy.work = Some(Work { token: *token, asked: None, stuck: None });
-                self.begin_work(life, lease);
+                // A worker's workload is started by a command of its own.
+                if candidacy.worker.is_none() {
+                    self.begin(member, lease, None, *token, *deadlines);
+                }
             }
             Notice::Lost { why, .. } => {
                 candidacy.held = None;
@@ -188,15 +164,54 @@ impl Fleet {
                 candidacy.over = true;
             }
             Notice::Ended { .. } => {
+                let of_worker = candidacy.worker.is_some();
                 self.world.members[member].candidacies.retain(|candidacy| candidacy.lease != lease);
-                if self.by_hand {
-                    return;
+                if !of_worker {
+                    self.plan_stand(life, name);
                 }
-                let at = self.world.now + SECOND / 50;
-                let at = if self.faults.has(Fault::Crowd) { at + self.tape.below(SECOND / 2) } else { at };
-                self.plan(at, Happening::Stand { life, name });
             }
             _ => {}
         }
+    }
+
+    fn worker_notice(&mut self, member: usize, key: WorkerKey, notice: &Notice) {
+        let node = &mut self.world.members[member];
+        let life = node.life;
+        let Some(worker) = node.workers.iter().find(|worker| worker.key == key).cloned() else {
+            let what = format!("node {member} speaks of {key}, which has ended");
+            self.violation.get_or_insert(Violation::new("what has ended stays silent", what));
+            return;
+        };
+        if let Notice::Campaigning { lease, .. } = notice {
+            self.world.members[member].candidacies.push(worker.candidacy(*lease));
+        }
+        self.note(&Fact::WorkerNoticed { member, worker: &worker, notice });
+        if let Notice::WorkerEnded { .. } = notice {
+            self.world.members[member].workers.retain(|worker| worker.key != key);
+            self.plan_stand(life, worker.name);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        member: usize,
+        lease: LeaseKey,
+        worker: Option<WorkerKey>,
+        token: Token,
+        deadlines: Deadlines,
+    ) {
+        let node = &self.world.members[member];
+        let local = node.local(self.world.now);
+        // Whoever was stopped in between looks at the clock. A start that leaves the node after it was told the time is
+        // in time.
+        let late = if worker.is_some() { local > node.heard_at } else { node.interrupted };
+        if late && local >= deadlines.fence_at {
+            return self.exited(member, lease, Exit::NotStarted);
+        }
+        if worker.is_some() && self.chance(Fault::Users, member, 10) {
+            return self.exited(member, lease, Exit::Failed);
+        }
+        self.note(&Fact::Started { member, lease, worker, token, deadlines });
+        self.begin_work(member, lease, token);
     }
 }

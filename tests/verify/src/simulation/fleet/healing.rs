@@ -2,8 +2,10 @@
 
 use tenure_core::Token;
 
+use super::super::MOST_MEMBERS;
 use super::super::invariant::{OrderlyEnd, Recovery};
-use super::{Condition, Faults, Fleet, Happening, MS, Phase, What, drift};
+use super::super::member::Worker;
+use super::{Condition, Fault, Faults, Fleet, Happening, MS, Phase, What, drift};
 
 impl Fleet {
     /// A core of the fleet, at least a majority, and the store are healthy from now on. The rest stays broken, each in
@@ -13,8 +15,8 @@ impl Fleet {
     /// lease again and again.
     pub(in crate::simulation) fn heal(&mut self) {
         let members = self.world.members.len();
-        let broken = self.tape.pick(members - members / 2);
-        let first = self.tape.pick(members);
+        let broken = self.tape.base().pick(members - members / 2);
+        let first = self.tape.base().pick(members);
         self.faults = self.faults.minus(self.faults.minus(Faults::BENIGN));
         self.world.phase = Phase::Healed { since: self.world.now.max(self.hurts_until) };
         self.calm_the_network();
@@ -36,7 +38,7 @@ impl Fleet {
         for ((at, _), what) in std::mem::take(&mut self.agenda) {
             match what {
                 Happening::Request { .. } | Happening::Answer { .. } | Happening::Hint { .. } => {
-                    let soon = self.world.now + self.tape.below(20 * MS);
+                    let soon = self.world.now + self.tape.of(Fault::Delay).below(20 * MS);
                     self.plan(at.min(soon), what);
                 }
                 Happening::Wake { .. }
@@ -46,7 +48,7 @@ impl Fleet {
                 | Happening::Stand { .. }
                 | Happening::Expire { .. } => self.plan(at, what),
                 Happening::Act { .. }
-                | Happening::Strike
+                | Happening::Strike { .. }
                 | Happening::Resume { .. }
                 | Happening::Start { .. }
                 | Happening::Link { .. }
@@ -57,7 +59,7 @@ impl Fleet {
 
     fn mend_the_store(&mut self) {
         let (now, outlived) = (self.world.now, self.outlived());
-        let rate = drift(&mut self.tape, self.faults);
+        let rate = drift(&mut self.tape, self.faults, MOST_MEMBERS);
         let store = &mut self.world.store;
         let was_down = now < store.down_until;
         (store.down_until, store.slow_until, store.ignores_floor) = (0, 0, false);
@@ -74,7 +76,7 @@ impl Fleet {
     }
 
     fn break_for_good(&mut self, member: usize) {
-        match self.tape.below(3) {
+        match self.tape.base().below(3) {
             0 => self.crash(member),
             1 => {
                 if let Condition::Paused { until } = &mut self.world.members[member].condition {
@@ -95,7 +97,7 @@ impl Fleet {
 
     fn mend(&mut self, member: usize) {
         let (now, outlived) = (self.world.now, self.outlived());
-        let rate = drift(&mut self.tape, self.faults);
+        let rate = drift(&mut self.tape, self.faults, member);
         let node = &mut self.world.members[member];
         (node.asks, node.hears, node.core) = (true, true, true);
         node.clock.set_rate(now, rate);
@@ -118,9 +120,12 @@ impl Fleet {
         for lease in stuck.map(|candidacy| candidacy.lease).collect::<Vec<_>>() {
             self.plan(now + 10 * MS, Happening::Finish { life, lease });
         }
-        // Somebody stands for each name.
+        // Somebody stands for each name: a worker, if one is there that goes on.
         for name in 0..self.world.names.len() {
-            self.stand(member, name);
+            let goes_on = |worker: &Worker| worker.name == name && !worker.draining;
+            if !self.world.members[member].workers.iter().any(goes_on) {
+                self.stand(member, name);
+            }
         }
         self.pump(member, None);
         self.resync(member);
@@ -149,7 +154,7 @@ impl Fleet {
         if core < 2 || holders.is_empty() {
             return;
         }
-        let victim = holders[self.tape.pick(holders.len())];
+        let victim = holders[self.tape.base().pick(holders.len())];
         self.world.phase = Phase::Bereft { since: self.world.now, victim };
         self.check();
         self.world.members[victim].core = false;

@@ -11,13 +11,13 @@ impl Fleet {
     /// A node has a request for the store.
     pub(super) fn send(&mut self, member: usize, name: usize, command: Command) {
         let life = self.world.members[member].life;
-        let lost = self.faults.has(Fault::Loss) && self.tape.one_in(8);
+        let lost = self.chance(Fault::Loss, member, 8);
         if lost || !self.world.members[member].asks {
             return self.lose(life, &command, "request");
         }
-        let at = self.world.now + self.delay();
-        if self.faults.has(Fault::Duplication) && self.tape.one_in(8) {
-            let later = at + self.delay();
+        let at = self.world.now + self.delay(member);
+        if self.chance(Fault::Duplication, member, 8) {
+            let later = at + self.delay(member);
             let command = command.clone();
             self.plan(later, Happening::Request { life, name, command, served: false });
         }
@@ -26,33 +26,34 @@ impl Fleet {
 
     /// A request reaches the store.
     pub(super) fn arrive(&mut self, life: usize, name: usize, command: Command, served: bool) {
-        let now = self.world.now;
+        let (now, member) = (self.world.now, self.place(life));
         if now < self.world.store.down_until {
-            return match (command.id(), self.tape.one_in(2)) {
+            return match (command.id(), self.tape.at(Fault::Restart, member).one_in(2)) {
                 (Some(id), false) => self.answer(life, id, Reply::Failed(Failure::NotExecuted)),
                 _ => self.lose(life, &command, "request"),
             };
         }
         if now < self.world.store.slow_until && !served {
-            let at = now + self.tape.below(500 * MS);
+            let at = now + self.tape.at(Fault::Slow, member).below(500 * MS);
             return self.plan(at, Happening::Request { life, name, command, served: true });
         }
-        let trouble = self.faults.has(Fault::Trouble);
-        if trouble
-            && let Some(id) = command.id()
-            && self.tape.one_in(12)
+        if let Some(id) = command.id()
+            && self.chance(Fault::Trouble, member, 12)
         {
-            let failure = if self.tape.one_in(8) { Failure::Refused } else { Failure::NotExecuted };
+            let failure = if self.tape.at(Fault::Trouble, member).one_in(8) {
+                Failure::Refused
+            } else {
+                Failure::NotExecuted
+            };
             return self.answer(life, id, Reply::Failed(failure));
         }
         let Some(reply) = self.execute(life, name, &command) else { return };
         let Some(id) = command.id() else { return };
-        if self.faults.has(Fault::ReplyLost) && self.tape.one_in(10)
-            || !self.world.members[self.place(life)].hears
-        {
+        if self.chance(Fault::ReplyLost, member, 10) || !self.world.members[member].hears {
             return self.lose(life, &command, "answer");
         }
-        let reply = if trouble && self.tape.one_in(12) { Reply::Failed(Failure::Unknown) } else { reply };
+        let unsure = self.chance(Fault::Trouble, member, 12);
+        let reply = if unsure { Reply::Failed(Failure::Unknown) } else { reply };
         self.answer(life, id, reply);
     }
 
@@ -93,19 +94,20 @@ impl Fleet {
     }
 
     fn wake(&mut self, woken: Woken) {
-        let life = woken.waiter.1.incarnation().as_u128() as usize;
-        let lost = self.faults.has(Fault::Loss) && self.tape.one_in(4);
-        if lost || !self.world.members[woken.waiter.0].hears {
+        let (member, life) = (woken.waiter.0, woken.waiter.1.incarnation().as_u128() as usize);
+        let lost = self.chance(Fault::Loss, member, 4);
+        if lost || !self.world.members[member].hears {
             return self.note(&Fact::Lost { life, id: None, what: "hint" });
         }
-        let at = self.world.now + self.delay();
+        let at = self.world.now + self.delay(member);
         self.plan(at, Happening::Hint { life, event: Event::Hint { name: woken.name, wake: woken.wake } });
     }
 
     fn answer(&mut self, life: usize, id: CommandId, reply: Reply) {
-        let at = self.world.now + self.delay();
-        if self.faults.has(Fault::Duplication) && self.tape.one_in(10) {
-            let later = at + self.delay();
+        let member = self.place(life);
+        let at = self.world.now + self.delay(member);
+        if self.chance(Fault::Duplication, member, 10) {
+            let later = at + self.delay(member);
             self.plan(later, Happening::Answer { life, id, reply });
         }
         self.plan(at, Happening::Answer { life, id, reply });

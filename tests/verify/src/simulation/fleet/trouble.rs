@@ -7,7 +7,7 @@ use tenure_core::{Event, Token, Wake};
 use super::{Condition, Fault, Fleet, Happening, Phase, SECOND, STEP, What, drift};
 
 /// What strikes now and then; the other faults concern single messages and users.
-const STRIKES: [Fault; 11] = [
+pub(super) const STRIKES: [Fault; 11] = [
     Fault::Partition,
     Fault::Crash,
     Fault::Pause,
@@ -20,38 +20,45 @@ const STRIKES: [Fault; 11] = [
     Fault::Slow,
     Fault::Lies,
 ];
+/// The longest time between two strikes of a kind.
+const LULL: u64 = 6 * SECOND;
 /// The most that a clock is set too far.
 const WILD_STEP: u64 = 2 * SECOND;
 
 impl Fleet {
-    pub(super) fn strike(&mut self) {
-        let faults = self.faults;
-        let mut on = STRIKES.into_iter().filter(|fault| faults.has(*fault));
-        let count = on.clone().count();
-        if self.world.phase != Phase::Trouble || count == 0 {
+    pub(super) fn plan_strike(&mut self, fault: Fault) {
+        if self.faults.has(fault) {
+            let at = self.world.now + LULL - self.tape.of(fault).below(LULL - SECOND / 50);
+            self.plan(at, Happening::Strike { fault });
+        }
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) {
+        if self.world.phase != Phase::Trouble {
             return;
         }
-        let next = self.world.now + SECOND / 50 + self.tape.below(SECOND);
-        self.plan(next, Happening::Strike);
-        let choice = self.tape.pick(count + 1);
-        let Some(fault) = choice.checked_sub(1).and_then(|nth| on.nth(nth)) else { return };
-        let member = self.tape.pick(self.world.members.len());
+        self.plan_strike(fault);
+        let lane = self.tape.of(fault);
+        let (happens, member) = (lane.below(4) > 0, lane.pick(self.world.members.len()));
+        if !happens {
+            return;
+        }
         let now = self.world.now;
         match fault {
             Fault::Partition => self.cut_off(member),
             Fault::Crash => self.crash(member),
             Fault::Pause => {
-                let length = 1 + self.tape.below(4 * SECOND);
+                let length = 1 + self.tape.of(fault).below(4 * SECOND);
                 self.pause(member, now + length);
             }
             Fault::Drift => self.set_rate(member, false),
             Fault::WildDrift => self.set_rate(member, true),
             Fault::Restart => self.store_down(),
-            Fault::Wipe if self.tape.one_in(4) => self.wipe(),
+            Fault::Wipe if self.tape.of(fault).one_in(3) => self.wipe(),
             Fault::Step => self.step(),
-            Fault::WildStep if self.tape.one_in(3) => self.step_too_far(),
+            Fault::WildStep if self.tape.of(fault).one_in(3) => self.step_too_far(),
             Fault::Slow => {
-                self.world.store.slow_until = now + self.tape.below(2 * SECOND);
+                self.world.store.slow_until = now + self.tape.of(fault).below(2 * SECOND);
                 self.strike_note(None, What::StoreSlow);
             }
             Fault::Lies => self.lie(member),
@@ -62,11 +69,11 @@ impl Fleet {
     fn cut_off(&mut self, member: usize) {
         let (asks, hears, what) =
             [(false, false, What::CutOff), (false, true, What::Mute), (true, false, What::Deaf)]
-                [self.tape.pick(3)];
+                [self.tape.of(Fault::Partition).pick(3)];
         let node = &mut self.world.members[member];
         (node.asks, node.hears) = (asks, hears);
         self.strike_note(member, what);
-        let at = self.world.now + self.tape.below(3 * SECOND);
+        let at = self.world.now + self.tape.of(Fault::Partition).below(3 * SECOND);
         self.plan(at, Happening::Link { member });
     }
 
@@ -91,10 +98,12 @@ impl Fleet {
         let node = &mut self.world.members[member];
         node.condition = Condition::Down;
         node.candidacies.clear();
+        node.workers.clear();
+        node.interrupted = false;
         node.inbox.clear();
         node.alarm = None;
         if !self.by_hand {
-            let at = self.world.now + self.tape.below(2 * SECOND);
+            let at = self.world.now + self.tape.at(Fault::Crash, member).below(2 * SECOND);
             self.plan(at, Happening::Start { member });
         }
     }
@@ -140,14 +149,21 @@ impl Fleet {
         node.condition = Condition::Up;
         // What is found to be due only now begins now.
         node.candidacies.iter_mut().for_each(|candidacy| candidacy.stop_by = None);
+        let interrupted = node.interrupted;
         let mut inbox = std::mem::take(&mut node.inbox);
         // What a process sees first after a pause is anybody's guess.
-        if !inbox.is_empty() && self.tape.one_in(2) {
+        if !inbox.is_empty() && self.tape.at(Fault::Pause, member).one_in(2) {
             inbox.rotate_right(1);
         }
+        // What it had not yet carried out comes first, or what it hears now does.
+        if interrupted && !self.tape.at(Fault::Interruption, member).one_in(2) {
+            self.pump(member, None);
+        }
         for event in inbox {
-            if self.world.members[member].is_up() {
-                self.handle(member, event);
+            match self.world.members[member].condition {
+                Condition::Up => self.handle(member, event),
+                Condition::Paused { .. } => self.world.members[member].inbox.push(event),
+                Condition::Down => {}
             }
         }
         if self.world.members[member].is_up() {
@@ -159,11 +175,12 @@ impl Fleet {
     fn set_rate(&mut self, member: usize, wild: bool) {
         let now = self.world.now;
         let outlived = self.outlived();
-        let of_store = self.tape.one_in(4);
+        let lane = self.tape.of(if wild { Fault::WildDrift } else { Fault::Drift });
+        let (of_store, choice) = (lane.one_in(4), lane.pick(5));
         let rate = if wild {
-            [0, 300_000, -300_000, 50_000, -50_000][self.tape.pick(5)]
+            [0, 300_000, -300_000, 50_000, -50_000][choice]
         } else {
-            drift(&mut self.tape, self.faults)
+            drift(&mut self.tape, self.faults, member)
         };
         let (clock, trusted_from) = if of_store {
             (&mut self.world.store.clock, &mut self.world.trusted_from)
@@ -191,7 +208,7 @@ impl Fleet {
     }
 
     fn store_down(&mut self) {
-        let at = self.world.now + 1 + self.tape.below(3 * SECOND / 2);
+        let at = self.world.now + 1 + self.tape.of(Fault::Restart).below(3 * SECOND / 2);
         self.world.store.down_until = at;
         self.strike_note(None, What::StoreDown);
         self.plan(at, Happening::StoreUp);
@@ -215,7 +232,7 @@ impl Fleet {
         self.world.store.model.records.clear();
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
         self.strike_note(None, What::StoreWiped);
-        let forgets = self.tape.below(3);
+        let forgets = self.tape.of(Fault::Wipe).below(3);
         if forgets > 0 {
             self.world.store.model.high_water = Token::ZERO;
             self.world.store.ignores_floor = forgets == 2;
@@ -228,15 +245,15 @@ impl Fleet {
 
     /// Another replica answers, whose clock is off, as far as is assumed.
     fn step(&mut self) {
-        let offset = self.tape.below(STEP.as_nanos() as u64 + 1) as i64;
+        let offset = self.tape.of(Fault::Step).below(STEP.as_nanos() as u64 + 1) as i64;
         self.world.store.clock.step(offset - self.offset);
         self.offset = offset;
         self.strike_note(None, What::StoreSet);
     }
 
     fn step_too_far(&mut self) {
-        let by = self.tape.below(WILD_STEP) as i64;
-        let back = self.tape.one_in(2);
+        let lane = self.tape.of(Fault::WildStep);
+        let (by, back) = (lane.below(WILD_STEP) as i64, lane.one_in(2));
         self.world.store.clock.step(if back { -by } else { by });
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
         self.strike_note(None, What::StoreSetTooFar);
@@ -245,13 +262,14 @@ impl Fleet {
     }
 
     fn lie(&mut self, member: usize) {
-        let name = self.tape.pick(self.world.names.len());
-        let wake = match self.tape.below(4) {
+        let lane = self.tape.of(Fault::Lies);
+        let name = lane.pick(self.world.names.len());
+        let wake = match lane.below(4) {
             0 => Wake::Free { chosen: false },
             1 => Wake::Free { chosen: true },
             2 => {
-                let ttl = Duration::from_nanos(self.tape.below(3 * SECOND));
-                Wake::Held { token: Token::new(self.tape.below(100)), ttl }
+                let ttl = Duration::from_nanos(lane.below(3 * SECOND));
+                Wake::Held { token: Token::new(lane.below(100)), ttl }
             }
             _ => return self.resync(member),
         };

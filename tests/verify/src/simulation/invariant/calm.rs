@@ -18,7 +18,10 @@ impl Invariant for Calm {
     const NAME: &'static str = "nothing runs hot";
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
-        let (Fact::Heard { member, .. } | Fact::Emitted { member, .. } | Fact::Noticed { member, .. }) = fact
+        let (Fact::Heard { member, .. }
+        | Fact::Emitted { member, .. }
+        | Fact::Noticed { member, .. }
+        | Fact::WorkerNoticed { member, .. }) = fact
         else {
             return Ok(());
         };

@@ -27,7 +27,7 @@ impl Invariant for FreshJitter {
             return Ok(());
         };
         let node = &world.members[*member];
-        let delay = until.saturating_since(node.local(world.now) + *remaining);
+        let delay = until.saturating_since(node.heard_at + *remaining);
         let (last, times) = self.delays.entry((node.life, *lease)).or_insert((delay, 0));
         *times = if *last == delay { *times + 1 } else { 1 };
         *last = delay;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{Invariant, ensure};
+use crate::simulation::LONGEST_DELAY;
 use crate::simulation::world::{MS, Phase, SECOND, World};
 
 /// L3: "From whatever state, once the trouble is over, somebody holds the lease within a TTL and a backoff."
@@ -23,7 +24,9 @@ impl Recovery {
         let looks = Duration::from_millis(1 + 100) + timing.ttl() / 50;
         // ... or it was backing off, or leaves others a start.
         let backoff = timing.attempt_timeout() * 2 + Duration::from_millis(200);
-        (over + looks + backoff).as_nanos() as u64 + 100 * MS
+        // ... or it was a worker, and rests.
+        let rests = if world.has_workers { LONGEST_DELAY * 102 / 100 } else { Duration::ZERO };
+        (over + looks + backoff + rests).as_nanos() as u64 + 100 * MS
     }
 }
 

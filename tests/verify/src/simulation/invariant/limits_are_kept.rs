@@ -13,7 +13,7 @@ impl Invariant for Limits {
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
         let Fact::Polled { member, .. } = fact else { return Ok(()) };
         let node = &world.members[*member];
-        let local = node.local(world.now);
+        let local = node.heard_at;
         for candidacy in &node.candidacies {
             let (lease, decide_by, stop_by) = (candidacy.lease, candidacy.decide_by, candidacy.stop_by);
             ensure(decide_by.is_none_or(|at| local < at), || {

@@ -26,23 +26,26 @@ impl Invariant for InTime {
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
         match fact {
-            Fact::Noticed { member, notice, .. } => {
+            Fact::Started { member, lease, deadlines, .. } => {
                 let (now, life) = (world.members[*member].local(world.now), world.members[*member].life);
+                ensure(now < deadlines.fence_at, || {
+                    format!(
+                        "work starts on node {member} at {now:?}, after its fence at {:?}",
+                        deadlines.fence_at
+                    )
+                })?;
+                self.fences.entry(life).or_default().insert(*lease, deadlines.fence_at);
+            }
+            Fact::WorkEnded { member, lease, .. } => self.forget(world.members[*member].life, *lease),
+            Fact::Noticed { member, notice, .. } => {
+                let (now, life) = (world.members[*member].heard_at, world.members[*member].life);
                 match notice {
-                    Notice::Acquired { lease, deadlines, .. } => {
-                        ensure(now < deadlines.fence_at, || {
-                            format!(
-                                "work starts on node {member} at {now:?}, after its fence at {:?}",
-                                deadlines.fence_at
-                            )
-                        })?;
-                        self.fences.entry(life).or_default().insert(*lease, deadlines.fence_at);
-                    }
                     Notice::Renewed { lease, deadlines } => {
                         if let Some(fence) =
                             self.fences.get_mut(&life).and_then(|fences| fences.get_mut(lease))
                         {
-                            ensure(now < *fence, || {
+                            // What was left when it was stopped may be old news.
+                            ensure(now < *fence || world.members[*member].interrupted, || {
                                 format!(
                                     "node {member} hears of a renewal of {lease} at {now:?}, before its fence at {fence:?}"
                                 )
@@ -56,14 +59,11 @@ impl Invariant for InTime {
                     _ => {}
                 }
             }
-            Fact::Emitted {
-                member,
-                command: Command::StopWorkload { lease, .. } | Command::Release { lease, .. },
-            } => {
+            Fact::Emitted { member, command: Command::StopWorkload { lease, .. } } => {
                 self.forget(world.members[*member].life, *lease);
             }
             Fact::Polled { member, wait } => {
-                let (now, life) = (world.members[*member].local(world.now), world.members[*member].life);
+                let (now, life) = (world.members[*member].heard_at, world.members[*member].life);
                 for (lease, fence) in self.fences.get(&life).into_iter().flatten() {
                     ensure(now < *fence, || {
                         format!(

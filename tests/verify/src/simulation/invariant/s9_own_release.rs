@@ -4,8 +4,6 @@ use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, World};
 
 /// S9: "A release never ends another owner's or token's grant, and the node is invalid before it is sent."
-///
-/// And its work has ended.
 #[derive(Default)]
 pub(super) struct OwnRelease;
 
@@ -20,10 +18,6 @@ impl Invariant for OwnRelease {
                 let valid = node.node.valid(node.local(world.now), *lease);
                 ensure(valid.is_none() || token.is_some_and(|token| Some(token) > valid), || {
                     format!("node {member} releases {lease} while it is valid")
-                })?;
-                let works = node.candidacy(*lease).and_then(|candidacy| candidacy.work);
-                ensure(works.is_none_or(|work| token.is_some_and(|token| token > work.token)), || {
-                    format!("node {member} releases {lease} before its work has ended")
                 })
             }
             Fact::Executed {
