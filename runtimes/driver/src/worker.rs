@@ -81,6 +81,26 @@ impl WorkerSetup {
 
     /// Sets the whole timing of the lease.
     pub fn timing(mut self, config: LeaseConfig) -> Self {
+impl Outcome for Never {
+    fn into_result(self) -> Result<(), String> {
+        self
+    }
+}
+
+/// `!`, which has no name of its own on stable Rust. Since the edition of 2024 it is what an endless loop comes to.
+type Never = <fn() -> ! as Returns>::Output;
+
+#[expect(unnameable_types, reason = "only the name above is of any use")]
+#[doc(hidden)]
+pub trait Returns {
+    #[doc(hidden)]
+    type Output;
+}
+
+impl<T> Returns for fn() -> T {
+    type Output = T;
+}
+
         self.acquire = self.acquire.timing(config);
         self
     }
