@@ -14,7 +14,7 @@ pub struct Stats {
     pub workers: usize,
     /// Runs of their work that were started.
     pub runs: u64,
-    /// Runs that failed: with an error, a panic, or because they were stopped.
+    /// Runs that failed: with an error or a panic. Those that were stopped are none of them.
     pub failed_runs: u64,
     /// Leases acquired.
     pub acquired: u64,

@@ -7,6 +7,7 @@ mod faults;
 mod holding;
 mod logging;
 mod misbehaving;
+mod troubled;
 mod waiting;
 mod working;
 

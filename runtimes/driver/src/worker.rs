@@ -25,10 +25,42 @@ use crate::wakers::{Place, Wakers, wake};
 mod job;
 pub(crate) use job::{Ended, Job};
 
-/// What a worker runs: makes the future of each run.
-pub(crate) type Work = Box<dyn FnMut(Ctx) -> BoxFuture<'static, Result<(), String>> + Send>;
+/// What a worker runs: makes the future of each run. All of it is the user's, what it drops included, and so are its
+/// panics: none of them gets out.
+pub(crate) struct Work(Option<Box<dyn FnMut(Ctx) -> Run + Send>>);
 
-/// What work comes to: `()`, or a result whose error is logged and counts as a failure. A panic is a failure, too.
+type Run = BoxFuture<'static, Result<(), String>>;
+
+impl Work {
+    fn start(&mut self, ctx: Ctx) -> Result<Run, String> {
+        let Some(work) = &mut self.0 else { return Err("it is gone".to_owned()) };
+        caught(|| work(ctx))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let work = self.0.take();
+        let _nobody_to_tell = caught(|| drop(work));
+    }
+}
+
+/// Calls the user's code; a panic becomes an error.
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.map_or_else(|| "it panicked".to_owned(), |text| format!("it panicked: {text}"));
+        // What was thrown may panic when it is dropped. What that throws is left alone.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+        text
+    })
+}
+
+/// What work comes to: `()`, a result whose error is logged and counts as a failure, or nothing at all: an endless loop.
+/// A panic is a failure, too.
 pub trait Outcome {
     /// The error as text.
     ///
@@ -49,6 +81,26 @@ impl<E: fmt::Display> Outcome for Result<(), E> {
     }
 }
 
+impl Outcome for Never {
+    fn into_result(self) -> Result<(), String> {
+        self
+    }
+}
+
+/// `!`, which has no name of its own on stable Rust. Since the edition of 2024 it is what an endless loop comes to.
+type Never = <fn() -> ! as Returns>::Output;
+
+#[expect(unnameable_types, reason = "only the name above is of any use")]
+#[doc(hidden)]
+pub trait Returns {
+    #[doc(hidden)]
+    type Output;
+}
+
+impl<T> Returns for fn() -> T {
+    type Output = T;
+}
+
 /// Sets up a worker; made by [`Tenure::worker`]. Nothing runs before [`start`](WorkerSetup::start).
 #[must_use = "nothing runs before `start`"]
 pub struct WorkerSetup {
@@ -66,10 +118,10 @@ impl WorkerSetup {
         F::Output: Outcome,
     {
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        let work: Work = Box::new(move |ctx| {
+        let work = Work(Some(Box::new(move |ctx| {
             let run = work(ctx);
             Box::pin(async { run.await.into_result() })
-        });
+        })));
         Self { acquire, restart: Restart::Always, delays: None, work }
     }
 
@@ -276,7 +328,7 @@ pub enum DrainError {
     /// The work was stopped, and has not ended since: it blocks its thread. The lease is kept until it ends.
     #[error(
         "the work under lease {lease:?} (token {token}) was stopped and does not end: it blocks its thread; the lease \
-         is kept until it does"
+         is not given back before it does"
     )]
     Stuck {
         /// The lease.
@@ -354,9 +406,11 @@ pub(crate) struct Shared(Mutex<State>);
 #[derive(Debug)]
 struct State {
     status: WorkerStatus,
-    /// Its lease was granted, and the store may still have a record of that.
-    recorded: bool,
-    /// Nothing will change any more.
+    /// How many of its leases were granted, so that the store may still have a record of them.
+    recorded: usize,
+    /// A run of its work has begun, and not ended.
+    runs: bool,
+    /// The driver went before it had ended.
     closed: bool,
     error: Option<Arc<str>>,
     waiting: Wakers,
@@ -365,13 +419,20 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         let waiting = Wakers::default();
-        Self { status: WorkerStatus::Waiting, recorded: false, closed: false, error: None, waiting }
+        Self { status: WorkerStatus::Waiting, recorded: 0, runs: false, closed: false, error: None, waiting }
     }
 }
 
 impl State {
     fn has_ended(&self) -> bool {
-        self.closed || self.status == WorkerStatus::Ended && !self.recorded
+        self.status == WorkerStatus::Ended && (self.closed || self.recorded == 0)
+    }
+
+    /// Without a driver only the work itself is left to end.
+    fn end_without_driver(&mut self) {
+        if self.closed && !self.runs {
+            self.status = WorkerStatus::Ended;
+        }
     }
 }
 
@@ -379,38 +440,18 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// The driver's end of a [`Shared`]: once it is gone, nothing changes any more.
-#[derive(Debug)]
-pub(crate) struct Tie(pub(crate) Arc<Shared>);
-
-impl Tie {
-    pub(crate) fn set(&self, status: WorkerStatus) {
-        self.change(|state| state.status = status);
-    }
-
-    /// The work does not end.
-    pub(crate) fn stuck(&self) {
+    pub(crate) fn work_is_gone(&self) {
         self.change(|state| {
-            if let WorkerStatus::Working { token } = state.status {
-                state.status = WorkerStatus::Stuck { token };
-            }
+            state.runs = false;
+            state.end_without_driver();
         });
-    }
-
-    pub(crate) fn record(&self, recorded: bool) {
-        self.change(|state| state.recorded = recorded);
-    }
-
-    pub(crate) fn failed_with(&self, error: Option<String>) {
-        self.change(|state| state.error = error.map(Into::into));
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut woken: Vec<Waker> = Vec::new();
         {
-            let mut state = self.0.lock();
+            let mut state = self.lock();
             change(&mut state);
             state.waiting.take(&mut woken);
         }
@@ -418,12 +459,50 @@ impl Tie {
     }
 }
 
+/// The driver's end of a [`Shared`]: once it is gone, only the work itself changes anything.
+#[derive(Debug)]
+pub(crate) struct Tie(pub(crate) Arc<Shared>);
+
+impl Tie {
+    pub(crate) fn set(&self, status: WorkerStatus) {
+        self.0.change(|state| state.status = status);
+    }
+
+    /// A run begins.
+    pub(crate) fn works(&self, token: Token) {
+        self.0.change(|state| {
+            state.status = WorkerStatus::Working { token };
+            state.runs = true;
+        });
+    }
+
+    /// The work does not end.
+    pub(crate) fn stuck(&self) {
+        self.0.change(|state| {
+            if let WorkerStatus::Working { token } = state.status {
+                state.status = WorkerStatus::Stuck { token };
+            }
+        });
+    }
+
+    /// The store may have a record of one more of its leases, or of one less.
+    pub(crate) fn record(&self, recorded: bool) {
+        self.0.change(|state| {
+            state.recorded = if recorded { state.recorded + 1 } else { state.recorded.saturating_sub(1) };
+        });
+    }
+
+    pub(crate) fn failed_with(&self, error: Option<String>) {
+        self.0.change(|state| state.error = error.map(Into::into));
+    }
+}
+
 impl Drop for Tie {
     fn drop(&mut self) {
-        self.change(|state| {
+        self.0.change(|state| {
             // What has not ended in order never will.
             state.closed = !state.has_ended();
-            state.status = WorkerStatus::Ended;
+            state.end_without_driver();
         });
     }
 }

@@ -35,10 +35,12 @@ pub(super) struct Entry {
 impl Entry {
     /// Whether the store may have a record of it.
     pub(super) fn record(&mut self, recorded: bool) {
-        self.recorded = recorded;
-        if let Some(tie) = &self.worker {
+        if self.recorded != recorded
+            && let Some(tie) = &self.worker
+        {
             tie.record(recorded);
         }
+        self.recorded = recorded;
     }
 }
 

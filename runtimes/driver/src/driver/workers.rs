@@ -114,13 +114,12 @@ impl<R: Runtime> Driver<R> {
             let work = known.work.take()?;
             Some((hold, known, work))
         }) else {
-            // The work was lost with its runtime.
             return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
         };
         self.stats.runs += 1;
         tracing::info!(target: "tenure", lease = hold.name.as_str(), %token, "work starts");
-        known.tie.set(WorkerStatus::Working { token });
-        let job = Job::new(lease, hold, work, self.workers.sender.clone());
+        known.tie.works(token);
+        let job = Job::new(lease, hold, work, Arc::clone(&known.tie.0), self.workers.sender.clone());
         known.runtime.spawn(Box::pin(job.run()));
     }
 
@@ -140,8 +139,9 @@ impl<R: Runtime> Driver<R> {
         let lost = work.is_none();
         if let Some(known) = worker.and_then(|worker| self.workers.known.get_mut(&worker)) {
             known.work = work;
-            if exit != Exit::NotStarted {
-                known.tie.failed_with(error);
+            match exit {
+                Exit::Completed | Exit::Failed => known.tie.failed_with(error),
+                Exit::Stopped | Exit::NotStarted => {}
             }
         }
         self.tell_node(now, Event::WorkloadExited { lease, exit });
@@ -171,8 +171,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn stuck(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey) {
         let Some(known) = self.workers.known.get(&worker) else { return };
         known.tie.stuck();
-        let text =
-            "the work was stopped and does not end: it blocks its thread; it keeps its lease until it ends";
+        let text = "the work was stopped and does not end: it blocks its thread; its lease is not given back before it does";
         self.trouble.warn(now, Kind::Work, self.node.name(lease), text);
     }
 

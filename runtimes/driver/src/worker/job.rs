@@ -1,13 +1,10 @@
 //! One run of a worker's work, as a task.
 
 use futures::channel::mpsc;
-use tenure_core::{Exit, LeaseKey};
+use tenure_core::{Exit, LeaseKey, StopReason};
 
-use super::{
-    Arc, AssertUnwindSafe, BoxFuture, Context, Ctx, Ending, Hold, Pin, Poll, Work, catch_unwind, poll_fn,
-};
+use super::{Arc, Context, Ctx, Ending, Hold, Pin, Poll, Run, Shared, Work, caught, poll_fn};
 use crate::lease::LostReason;
-use tenure_core::StopReason;
 
 /// How a run has ended.
 pub(crate) struct Ended {
@@ -24,8 +21,9 @@ pub(crate) struct Job {
     lease: LeaseKey,
     hold: Arc<Hold>,
     work: Option<Work>,
-    exit: Exit,
-    error: Option<String>,
+    shared: Arc<Shared>,
+    /// How the run has ended, once it has.
+    end: Option<(Exit, Option<String>)>,
     ended: mpsc::UnboundedSender<Ended>,
 }
 
@@ -34,26 +32,31 @@ impl Job {
         lease: LeaseKey,
         hold: Arc<Hold>,
         work: Work,
+        shared: Arc<Shared>,
         ended: mpsc::UnboundedSender<Ended>,
     ) -> Self {
-        let error = Some("its task was dropped by the runtime".to_owned());
-        Self { lease, hold, work: Some(work), exit: Exit::Failed, error, ended }
+        Self { lease, hold, work: Some(work), shared, end: None, ended }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let end = self.work().await;
+        self.end = Some(end);
     }
 
     /// Starts the work, unless the clock has reached the fence, and sees to it until it has ended.
-    pub(crate) async fn run(mut self) {
-        if !self.hold.is_valid() {
-            (self.exit, self.error) = (Exit::NotStarted, None);
-            return;
-        }
-        let Some(work) = &mut self.work else { return };
-        let ctx = Ctx { hold: Arc::clone(&self.hold) };
-        let result = match catch_unwind(AssertUnwindSafe(|| work(ctx))) {
-            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
-            Err(panic) => Err(message(&*panic)),
+    async fn work(&mut self) -> (Exit, Option<String>) {
+        let Some(work) = self.work.as_mut().filter(|_| self.hold.is_valid()) else {
+            return (Exit::NotStarted, None);
         };
-        self.exit = if result.is_ok() { Exit::Completed } else { Exit::Failed };
-        self.error = result.err();
+        let result = match work.start(Ctx { hold: Arc::clone(&self.hold) }) {
+            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
+            Err(panic) => Some(Err(panic)),
+        };
+        match result {
+            Some(Err(error)) => (Exit::Failed, Some(error)),
+            Some(Ok(())) if self.hold.look().0.is_none() => (Exit::Completed, None),
+            Some(Ok(())) | None => (Exit::Stopped, None),
+        }
     }
 }
 
@@ -61,26 +64,32 @@ impl Drop for Job {
     fn drop(&mut self) {
         // Tasks with a signal stop.
         self.hold.lose(StopReason::Drain, LostReason::Released);
-        let (work, error) = (self.work.take(), self.error.take());
-        let ended = Ended { lease: self.lease, exit: self.exit, error, work };
+        self.shared.work_is_gone();
+        let (exit, error, work) = match self.end.take() {
+            Some((exit, error)) => (exit, error, self.work.take()),
+            // Runtimes drop tasks only at their own end, and run nothing any more from then on.
+            None => {
+                (Exit::Failed, Some("its runtime has ended, and its worker ends with it".to_owned()), None)
+            }
+        };
         // A driver that is gone has told all handles that it is.
-        let _gone = self.ended.unbounded_send(ended);
+        let _gone = self.ended.unbounded_send(Ended { lease: self.lease, exit, error, work });
     }
 }
 
-/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone.
-async fn watch(mut ending: Ending, run: BoxFuture<'static, Result<(), String>>) -> Result<(), String> {
+/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`.
+async fn watch(mut ending: Ending, run: Run) -> Option<Result<(), String>> {
     let mut run = Some(run);
     let result = poll_fn(|cx| {
         if ending.poll_killed(cx).is_ready() {
-            return Poll::Ready(Err("it was stopped before it had ended".to_owned()));
+            return Poll::Ready(None);
         }
-        run.as_mut().map_or(Poll::Pending, |run| poll_caught(run.as_mut(), cx))
+        run.as_mut().map_or(Poll::Pending, |run| poll_caught(run.as_mut(), cx).map(Some))
     })
     .await;
     // What is dropped is the user's, too.
-    match (catch_unwind(AssertUnwindSafe(|| drop(run.take()))), result) {
-        (Err(panic), Ok(())) => Err(message(&*panic)),
+    match (caught(|| drop(run.take())), result) {
+        (Err(panic), None | Some(Ok(()))) => Some(Err(panic)),
         (_, result) => result,
     }
 }
@@ -89,12 +98,5 @@ fn poll_caught(
     run: Pin<&mut (dyn Future<Output = Result<(), String>> + Send)>,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), String>> {
-    catch_unwind(AssertUnwindSafe(|| run.poll(cx))).unwrap_or_else(|panic| Poll::Ready(Err(message(&*panic))))
-}
-
-/// What a panic says.
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.map_or_else(|| "it panicked".to_owned(), |text| format!("it panicked: {text}"))
+    caught(|| run.poll(cx)).unwrap_or_else(|panic| Poll::Ready(Err(panic)))
 }
