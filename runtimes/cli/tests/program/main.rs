@@ -4,6 +4,9 @@
 
 mod crashes;
 mod harness;
+#[path = "../../src/history.rs"]
+#[expect(dead_code, reason = "the program uses the rest")]
+mod history;
 mod operators;
 mod outages;
 mod signals;
