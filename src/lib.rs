@@ -56,7 +56,7 @@ mod url;
 
 pub use tenure_driver::core::{
     ConfigError, Deadlines, Identity, Instant, LeaseConfig, LeaseName, NameError, Rate, ReleaseOutcome,
-    StopReason, StoreClock, Token,
+    Restart, RestartPolicy, StopReason, StoreClock, Token,
 };
 #[doc(no_inline)]
 pub use tenure_driver::store_contract;
@@ -64,8 +64,9 @@ pub use tenure_driver::store_contract::{
     Eviction, Holder, LeaseRecord, Limits, Metadata, SimpleStore, Store, StoreError, StoreErrorKind,
 };
 pub use tenure_driver::{
-    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Interrupted, Lease, Lost, LostReason,
-    NoStore, Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats, StillHeld, Tenure, clock,
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Ctx, DrainError, Interrupted, Lease, Lost,
+    LostReason, NoStore, Outcome, Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats,
+    StillHeld, Tenure, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;

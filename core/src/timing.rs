@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
+use crate::planted::{Bug, planted};
 use crate::time::{Rate, nanos};
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ impl LeaseConfig {
         let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
         let drifted = scale(nanos(self.ttl), below_one(self.drift), above_one(clock.drift));
         let valid_for = Duration::from_nanos(drifted.saturating_sub(margin));
+        let valid_for = if planted(Bug::NoMargin) { self.ttl } else { valid_for };
         if valid_for < self.ttl / 4 {
             return refuse(
                 "ttl",
@@ -210,7 +212,7 @@ fn below_one(rate: Rate) -> u32 {
 /// Enough for a process to flush and end, and little enough for the lease to stay useful.
 const DEFAULT_STOP_BUDGET: Duration = Duration::from_secs(2);
 /// Nothing is scheduled more finely than this.
-const MIN_STEP: Duration = Duration::from_millis(1);
+pub(crate) const MIN_STEP: Duration = Duration::from_millis(1);
 /// Work that has not ended by itself is stopped hard this long before the lease ends: the time that a
 /// supervisor under load needs to kill a process and see it gone.
 const KILL_MARGIN: Duration = Duration::from_millis(250);

@@ -280,8 +280,9 @@ fn hostile(steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Release(index) => pick(&it.keys, *index).map_or(Ok(()), |key| it.node.release(now, key)),
             Step::Drain(index) => pick(&it.keys, *index).map_or(Ok(()), |key| it.node.drain(now, key)),
-            Step::Exited(index) => pick(&it.keys, *index)
-                .map_or(Ok(()), |lease| it.node.handle(now, Event::WorkloadExited { lease })),
+            Step::Exited(index) => pick(&it.keys, *index).map_or(Ok(()), |lease| {
+                it.node.handle(now, Event::WorkloadExited { lease, exit: Exit::Completed })
+            }),
             Step::Timeout => it.node.handle(now, Event::Timeout),
             Step::Reply { command, reply } => {
                 let count = it.commands.len().max(1);

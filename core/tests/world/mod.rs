@@ -414,7 +414,7 @@ impl World {
     fn end_work(&mut self, index: usize, lease: LeaseKey) {
         let now = self.local(index);
         self.members[index].working.remove(&lease);
-        self.members[index].node.handle(now, Event::WorkloadExited { lease }).unwrap();
+        self.members[index].node.handle(now, Event::WorkloadExited { lease, exit: Exit::Completed }).unwrap();
         self.pump(index);
     }
 
@@ -495,10 +495,13 @@ impl World {
                     self.end_work(index, *lease);
                 } else {
                     let now = self.local(index);
-                    self.members[index].node.handle(now, Event::WorkloadExited { lease: *lease }).unwrap();
+                    self.members[index]
+                        .node
+                        .handle(now, Event::WorkloadExited { lease: *lease, exit: Exit::Completed })
+                        .unwrap();
                 }
             }
-            Command::StopWorkload { lease, .. } => {
+            Command::DrainWorkload { lease, .. } | Command::StopWorkload { lease, .. } => {
                 let at = self.now + self.tape.below(SECOND / 2);
                 self.plan(at, Happening::Finish(index, *lease));
             }
@@ -525,6 +528,7 @@ impl World {
                 assert!(!self.members[index].shut, "a candidacy begins in a shutdown");
                 self.send(index, command);
             }
+            Command::StartWorkload { .. } => unreachable!("there are no workers in this world"),
             Command::Renew { .. } => self.send(index, command),
         }
     }
@@ -635,7 +639,9 @@ impl World {
                 self.waiters.entry(name).or_default().remove(&(index, incarnation));
                 return;
             }
-            Command::StopWorkload { .. } => return,
+            Command::StartWorkload { .. } | Command::DrainWorkload { .. } | Command::StopWorkload { .. } => {
+                return;
+            }
         };
         if self.faults.trouble && self.tape.one_in(12) {
             reply = Reply::Failed(Failure::Unknown);
@@ -669,7 +675,7 @@ impl World {
     }
 
     fn notice(&mut self, index: usize, notice: Notice, now: Instant) {
-        let lease = notice.lease();
+        let Some(lease) = notice.lease() else { return };
         match notice {
             Notice::Acquired { token, deadlines, .. } => {
                 assert!(now < deadlines.fence_at, "work starts only before the fence");

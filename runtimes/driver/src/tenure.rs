@@ -12,14 +12,16 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use tenure_core::{
     ConfigError, Identity, Instant, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming, NameError, WaitLimit,
+    WorkerOptions,
 };
 use tenure_store::{Eviction, LeaseRecord, Limits, StoreError};
 
 use crate::acquire::{Acquire, AcquireError, Candidate};
 use crate::hold::Hold;
-use crate::request::{Claim, Look, Request, Requests, Ticket};
+use crate::request::{Claim, Look, NewWorker, Request, Requests, Ticket};
 use crate::runtime::SharedClock;
 use crate::stats::Stats;
+use crate::worker::{Ctx, Outcome, Tie, Work, WorkerSetup};
 
 /// Leases for a program, over one store. Made by a [`Builder`](crate::Builder); cloning shares it.
 ///
@@ -77,6 +79,48 @@ impl Tenure {
     /// When awaited: [`AcquireError`], [`Busy`](AcquireError::Busy) if somebody has it.
     pub fn try_acquire(&self, name: impl AsRef<str>) -> Acquire {
         Acquire::new(self.clone(), LeaseName::new(name), WaitLimit::No)
+    }
+
+    /// A worker: `work` is started whenever this process gets the lease `name`, and stopped before another may start
+    /// it. Set it up and [`start`](WorkerSetup::start) it.
+    ///
+    /// `work` makes the future of each run; it may return `()` or a result. Work that ends is started again after a
+    /// while, here or on another instance, wherever the lease goes next: see [`WorkerSetup::restart`]. A panic is a
+    /// failed run, no more.
+    ///
+    /// The future is dropped at an await point when the lease is lost. [`Ctx::draining`] tells it before, where there is
+    /// time to end in order: when the worker is drained, and at [`shutdown`](Tenure::shutdown). Blocking code and
+    /// detached tasks can't be stopped: give them a [`signal`](Ctx::signal). Work that does not end keeps its lease.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::connect("memory:").await?;
+    /// # async fn next_job() {}
+    /// # async fn process(job: (), token: tenure::Token) -> Result<(), std::io::Error> { Ok(()) }
+    /// let worker = tenure
+    ///     .worker("queue", |ctx| async move {
+    ///         while !ctx.is_draining() {
+    ///             let job = next_job().await;
+    ///             process(job, ctx.token()).await?;
+    /// #           tokio::task::yield_now().await;
+    ///         }
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .start()?;
+    /// // ... the program does other things, and in the end:
+    /// worker.drain().await?;
+    /// tenure.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn worker<W, F>(&self, name: impl AsRef<str>, work: W) -> WorkerSetup
+    where
+        W: FnMut(Ctx) -> F + Send + 'static,
+        F: Future + Send + 'static,
+        F::Output: Outcome,
+    {
+        WorkerSetup::new(self, name, work)
     }
 
     /// Who holds a lease, for people to look at; `None` if nobody does. It may be out of date.
@@ -249,6 +293,24 @@ impl Tenure {
         resolve(config, &self.0.limits)
     }
 
+    pub(crate) fn start_worker(
+        &self,
+        name: LeaseName,
+        options: WorkerOptions,
+        work: Work,
+        shared: &Arc<crate::worker::Shared>,
+    ) -> Result<(Ticket, Requests), Closed> {
+        let ticket = self.ticket();
+        let (runtime, tie) = (self.0.clock.here(), Tie(Arc::clone(shared)));
+        let new = NewWorker { ticket, name, options, work, runtime, tie };
+        self.0.requests.unbounded_send(Request::Worker(Box::new(new))).map_err(|_| Closed)?;
+        Ok((ticket, self.0.requests.clone()))
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Sends a candidacy off; `None` if nobody takes it.
     #[expect(clippy::type_complexity, reason = "used once")]
     pub(crate) fn enter(
@@ -257,7 +319,7 @@ impl Tenure {
         options: LeaseOptions,
         candidate: Option<Arc<Candidate>>,
     ) -> Option<(Claim, oneshot::Receiver<Result<Arc<Hold>, AcquireError>>)> {
-        let ticket = Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed));
+        let ticket = self.ticket();
         let (grant, answer) = oneshot::channel();
         let request = Request::Acquire { ticket, name, options, candidate, grant };
         self.0.requests.unbounded_send(request).ok()?;

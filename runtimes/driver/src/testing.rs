@@ -230,6 +230,10 @@ impl Runtime for TestRuntime {
         task.wake();
     }
 
+    fn here(&self) -> Self {
+        self.clone()
+    }
+
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let mut sleep = self.timer();
         Box::pin(std::future::poll_fn(move |cx| sleep.poll_at(at, cx)))

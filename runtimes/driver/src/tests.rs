@@ -8,6 +8,7 @@ mod holding;
 mod logging;
 mod misbehaving;
 mod waiting;
+mod working;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
