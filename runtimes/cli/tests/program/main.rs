@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod crashes;
+mod demo;
 mod harness;
 #[path = "../../src/history.rs"]
 #[expect(dead_code, reason = "the program uses the rest")]
