@@ -218,10 +218,12 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "drivers make them, and there are no other ways to end")]
 pub enum Exit {
-    /// It came to its end, or stopped in order when it was asked to.
+    /// It came to its end.
     Completed,
-    /// It returned an error, panicked, or was stopped hard.
+    /// It returned an error, or panicked.
     Failed,
+    /// It was told to end, by a command or by its own clock, and has ended in order; or it was stopped hard.
+    Stopped,
     /// It never began: when the driver came to start it, the clock had reached the fence.
     NotStarted,
 }
@@ -403,7 +405,8 @@ pub enum Notice {
         /// When it campaigns again.
         at: Instant,
     },
-    /// A worker's workload was stopped hard, and has not ended within the stop budget. It keeps its lease.
+    /// A worker's workload was stopped hard, and has not ended within the stop budget. Unless the lease is lost, it
+    /// keeps it.
     Stuck {
         /// The worker.
         worker: WorkerKey,

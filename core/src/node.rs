@@ -170,7 +170,8 @@ impl<J: Jitter> Node<J> {
     }
 
     /// Says that the work under a hold has ended, and gives the lease back; or gives a candidacy up. Harmless
-    /// when repeated, and for a key that has ended.
+    /// when repeated, and for a key that has ended. A worker's lease needs none of this: it goes back with
+    /// [`Event::WorkloadExited`].
     ///
     /// # Errors
     /// [`Misuse::UnknownLease`] for a key that this node never made.

@@ -18,7 +18,7 @@
 //! | the lease wants the work drained or stopped | passed on if the workload was started; else it never is |
 //! | the workload has not ended a stop budget after its hard stop | reported as stuck, once; it keeps its lease |
 //! | the workload ends by itself | the lease goes back; again after a delay, if the policy says so |
-//! | the workload ends because it was stopped | the lease goes back; again after the shortest delay |
+//! | the workload ends because it was stopped, or never began | the lease goes back; again after the shortest delay |
 //! | the candidacy is refused | again after a delay, as after a failure |
 //! | drained | nothing is started any more; over once nothing runs |
 //!
@@ -77,8 +77,8 @@ pub enum Restart {
 /// Whether and when a worker campaigns again after its workload has ended.
 ///
 /// After a run that came to its end, or was stopped, it rests for the first delay; after failures in a row for twice
-/// as long each time, up to the longest delay. A run that lasted for the longest delay ends the row. Each rest is
-/// jittered: between half of it and all of it.
+/// as long each time, up to the longest delay. A run that came to its end, or lasted for the longest delay, ends the
+/// row. Each rest is jittered: between half of it and all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RestartPolicy {
     when: Restart,
@@ -245,8 +245,11 @@ impl<J: Jitter> Worker<J> {
             | AcquireFailure::Refused
             | AcquireFailure::StoreRegressed { .. }
             | AcquireFailure::GrantedTooLate => {
+                if self.draining {
+                    return self.over();
+                }
                 self.failures = self.failures.saturating_add(1);
-                self.rest(now);
+                self.rest(now, self.failures);
             }
         }
     }
@@ -278,7 +281,7 @@ impl<J: Jitter> Worker<J> {
             running.stuck_at = Some(now + self.options.lease.timing.stop_budget());
         }
         if planted(Bug::CampaignsBeforeExit) {
-            self.rest(now);
+            self.rest(now, 0);
         }
         true
     }
@@ -295,18 +298,21 @@ impl<J: Jitter> Worker<J> {
             | State::Over => return,
         };
         let again = match (self.options.restart.when, exit) {
-            (_, Exit::NotStarted) | (Restart::Always, _) | (Restart::OnFailure, Exit::Failed) => true,
+            (_, Exit::NotStarted)
+            | (Restart::Always, _)
+            | (Restart::OnFailure, Exit::Failed | Exit::Stopped) => true,
             (Restart::OnFailure, Exit::Completed) => stopped,
-            (Restart::Never, Exit::Completed | Exit::Failed) => false,
+            (Restart::Never, Exit::Completed | Exit::Failed | Exit::Stopped) => false,
         };
         if settled || (exit == Exit::Completed && !stopped) {
             self.failures = 0;
         }
-        if exit == Exit::Failed && !stopped {
+        let failed = exit == Exit::Failed && !stopped;
+        if failed {
             self.failures = self.failures.saturating_add(1);
         }
         if again && !self.draining {
-            self.rest(now);
+            self.rest(now, if failed { self.failures } else { 0 });
         } else {
             self.over();
         }
@@ -356,10 +362,10 @@ impl<J: Jitter> Worker<J> {
         self.output.pop_front()
     }
 
-    /// Rests before the next candidacy: longer for each failure in a row, never not at all.
-    fn rest(&mut self, now: Instant) {
+    /// Rests before the next candidacy: longer for each of these failures in a row, never not at all.
+    fn rest(&mut self, now: Instant, failures: u32) {
         let policy = self.options.restart;
-        let doublings = self.failures.saturating_sub(1).min(31);
+        let doublings = failures.saturating_sub(1).min(31);
         let delay = policy.first_delay.saturating_mul(1 << doublings).min(policy.longest_delay);
         let until = now + delay / 2 + up_to(&mut self.jitter.0, delay / 2);
         let until = if planted(Bug::NoRest) { now } else { until };

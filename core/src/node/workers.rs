@@ -183,12 +183,11 @@ impl<J: Jitter> Node<J> {
             return Some(output);
         }
         let (lease, n, token) = worker.starting()?;
-        let machine = &self.leases.get(&lease)?.lease;
-        match machine.deadlines() {
+        let machine = self.leases.get(&lease).map(|entry| &entry.lease);
+        let valid = machine.and_then(|machine| machine.valid(self.now)) == Some(token);
+        match machine.and_then(Lease::deadlines) {
             // The start leaves now, or never.
-            Some(deadlines)
-                if machine.valid(self.now) == Some(token) || planted(Bug::StartedThoughInvalid) =>
-            {
+            Some(deadlines) if valid || planted(Bug::StartedThoughInvalid) => {
                 worker.started(self.now);
                 let start = Command::StartWorkload { worker: key, lease, n, token, deadlines };
                 if planted(Bug::StartedTwice) {
@@ -198,6 +197,8 @@ impl<J: Jitter> Node<J> {
             }
             _ => {
                 self.work_ended(lease, Exit::NotStarted);
+                // The lease may be forgotten by now.
+                self.worker_exited(key, lease, Exit::NotStarted);
                 None
             }
         }
@@ -240,9 +241,13 @@ impl<J: Jitter> Node<J> {
         // An exit is no misuse for any lease that was ever made, so there is nothing to report.
         let _ = machine.handle(self.now, Event::WorkloadExited { lease, exit });
         self.settle(lease);
-        if let Some(key) = worker
-            && let Some(entry) = self.workers.get_mut(&key)
-        {
+        if let Some(key) = worker {
+            self.worker_exited(key, lease, exit);
+        }
+    }
+
+    fn worker_exited(&mut self, key: WorkerKey, lease: LeaseKey, exit: Exit) {
+        if let Some(entry) = self.workers.get_mut(&key) {
             entry.worker.exited(self.now, lease, exit);
             self.settle_worker(key);
         }

@@ -553,3 +553,70 @@ fn a_key_of_something_else_is_misuse_and_changes_nothing() {
     assert_eq!(bench.node.handle(now, reply), Err(Misuse::UnknownCommand(id)));
     assert_eq!(bench.node, before);
 }
+
+#[test]
+fn a_refusal_that_comes_with_a_drain_is_not_followed_by_another_candidacy() {
+    for shutdown in [false, true] {
+        let mut bench = Bench::new(options(Restart::Always));
+        let (id, _) = bench.attempt();
+        let reply = Reply::Failed(Failure::Refused);
+        bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
+        // The driver has not polled since.
+        if shutdown {
+            bench.node.shutdown(bench.now);
+        } else {
+            bench.node.drain_worker(bench.now, bench.worker).expect("known");
+        }
+        assert!(ended(&bench.news()), "{:?}", bench.outputs);
+        assert!(bench.node.is_empty());
+    }
+}
+
+#[test]
+fn a_lease_that_was_given_back_and_is_forgotten_before_the_start_was_polled_starts_nothing() {
+    let mut bench = Bench::new(options(Restart::Always));
+    let (id, lease) = bench.attempt();
+    let reply = Reply::Granted { token: Token::new(1) };
+    bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
+    // Somebody gives the worker's lease back, twice, the second time long after its record is over.
+    bench.node.release(bench.now, lease).expect("known");
+    bench.now = bench.now + Duration::from_secs(3600);
+    bench.node.release(bench.now, lease).expect("known");
+    let news = bench.news();
+    assert!(starts(&news).is_empty() && news.contains(&Output::Notice(Notice::Ended { lease })), "{news:?}");
+    bench.token = 1;
+    bench.run();
+}
+
+#[test]
+fn a_run_that_was_stopped_is_followed_by_the_shortest_rest_also_after_failures() {
+    for exit in [Exit::Completed, Exit::Failed, Exit::Stopped, Exit::NotStarted] {
+        let (mut bench, mut lease) = Bench::running(options(Restart::Always));
+        for _ in 0..3 {
+            (_, lease) = bench.rest(lease, Exit::Failed);
+        }
+        bench.node.drain(bench.now, lease).expect("known");
+        bench.news();
+        let (rest, lease) = bench.rest(lease, exit);
+        assert!(rest <= FIRST, "{rest:?} after {exit:?}");
+        // It neither ends the row nor counts in it.
+        let (rest, _) = bench.rest(lease, Exit::Failed);
+        assert!(rest >= LONGEST / 2, "{rest:?} after {exit:?}");
+    }
+}
+
+#[test]
+fn a_run_that_ended_by_its_own_clock_counts_as_stopped_though_the_core_has_not_stopped_it() {
+    let table = [(Restart::Always, true), (Restart::OnFailure, true), (Restart::Never, false)];
+    for (when, again) in table {
+        let (mut bench, lease) = Bench::running(options(when));
+        let news = bench.exit(lease, Exit::Stopped);
+        assert_eq!(ended(&news), !again, "{when:?}");
+        assert_eq!(releases(&news), [lease]);
+        let failures = news.iter().find_map(|output| match output {
+            Output::Notice(Notice::Restarting { failures, .. }) => Some(*failures),
+            _ => None,
+        });
+        assert_eq!(failures, again.then_some(0));
+    }
+}
