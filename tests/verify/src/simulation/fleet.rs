@@ -107,7 +107,7 @@ impl Fleet {
             now: 0,
             phase: Phase::Trouble,
             benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
-            has_workers: faults.has(Fault::Workers),
+            has_workers: by_hand || faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
             timing: config.resolve(&assumed).expect("the defaults fit"),
             store: Store::new(clock, settings.plant),
