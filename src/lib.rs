@@ -58,6 +58,8 @@ pub use tenure_driver::core::{
     ConfigError, Deadlines, Identity, Instant, LeaseConfig, LeaseName, NameError, Rate, ReleaseOutcome,
     Restart, RestartPolicy, StopReason, StoreClock, Token,
 };
+#[doc(no_inline)]
+pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{
     Eviction, Holder, LeaseRecord, Limits, Metadata, SimpleStore, Store, StoreError, StoreErrorKind,
 };

@@ -147,12 +147,13 @@ impl LeaseConfig {
         }
 
         let stop_budget = self.stop_budget.unwrap_or_else(|| DEFAULT_STOP_BUDGET.min(valid_for / 4));
-        if stop_budget.is_zero() || stop_budget > valid_for / 2 {
+        if stop_budget > valid_for / 2 || stop_budget < MIN_STEP {
             return refuse(
                 "stop_budget",
                 stop_budget,
                 format!(
-                    "must be more than zero and at most half of the {valid_for:?} that the lease is valid for"
+                    "must lie between {MIN_STEP:?} and {:?}, half of the time that the lease is valid for",
+                    valid_for / 2
                 ),
             );
         }
@@ -179,9 +180,8 @@ impl LeaseConfig {
                 ),
             );
         }
-        let outlived = scale(nanos(self.ttl), above_one(self.drift), below_one(clock.drift))
-            .saturating_add(margin)
-            .saturating_add(1);
+        let kept = nanos(self.ttl).saturating_add(margin);
+        let outlived = scale(kept, above_one(self.drift), below_one(clock.drift)).saturating_add(1);
         Ok(LeaseTiming {
             ttl: self.ttl,
             valid_for,
@@ -245,7 +245,7 @@ impl LeaseTiming {
     }
 
     /// How long after its last possible renewal a record of ours is certainly over at the store:
-    /// TTL · (1 + ρ) / (1 − ρs) + q + δ, rounded up.
+    /// (TTL + q + δ) · (1 + ρ) / (1 − ρs), rounded up.
     #[must_use]
     pub const fn outlived_after(&self) -> Duration {
         self.outlived_after
