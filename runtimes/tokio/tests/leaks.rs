@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tenure_driver::{Builder, Ctx, Tenure, clock};
+use tenure_driver::{Builder, Ctx, Tenure, WorkerStatus, clock};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
@@ -69,6 +69,10 @@ fn neither_tasks_nor_descriptors_pile_up() {
                 let setup = tenure.worker((kind % 7).to_string(), work);
                 let worker = setup.drain_timeout(Duration::from_millis(5)).start().unwrap();
                 let mut drain = pin!(async {
+                    // Some are let work before, the others are caught at whatever they do.
+                    while kind % 5 > 2 && !matches!(worker.status(), WorkerStatus::Working { .. }) {
+                        tokio::task::yield_now().await;
+                    }
                     for _ in 0..kind % 4 {
                         tokio::task::yield_now().await;
                     }
@@ -91,7 +95,7 @@ fn neither_tasks_nor_descriptors_pile_up() {
             until("no more tasks", || metrics.num_alive_tasks() <= before.0.max(1)).await;
             until("no more descriptors", || descriptors() <= before.1).await;
             assert_eq!(tenure.leases().await.unwrap(), []);
-            assert!(tenure.stats().acquired > 1000 && tenure.stats().runs > 100, "{:?}", tenure.stats());
+            assert!(tenure.stats().acquired > 1000 && tenure.stats().runs >= 800, "{:?}", tenure.stats());
             assert_eq!(tenure.stats().workers, 0);
             tenure.shutdown().await.unwrap();
         });

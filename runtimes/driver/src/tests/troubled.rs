@@ -196,6 +196,84 @@ fn work_that_never_ends_has_a_type_too() {
 }
 
 #[test]
+fn a_shutdown_that_is_shorter_than_a_drain_names_the_lease_and_cuts_nothing_short() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let (runtime, finished) = (world.runtime.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&finished);
+    let work = move |ctx: Ctx| {
+        let (runtime, count) = (runtime.clone(), Arc::clone(&count));
+        async move {
+            ctx.draining().await;
+            runtime.sleep_until(Runtime::now(&runtime) + 20 * SECOND).await;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    world.settle();
+    let error = world.runtime.block_on(tenure.shutdown()).unwrap_err();
+    assert_eq!(error.leases, [worker.name().clone()]);
+    world.runtime.block_on(worker.ended());
+    assert_eq!((finished.load(Ordering::Relaxed), world.records()), (1, Vec::new()));
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+    assert_eq!(world.runtime.tasks(), 0);
+}
+
+#[test]
+fn a_drain_that_nobody_waits_for_any_more_goes_on() {
+    let world = World::new();
+    let worker = world.tenure().worker("a", dutiful).start().unwrap();
+    world.settle();
+    assert!(is_pending(worker.drain()));
+    world.settle();
+    assert_eq!((worker.status(), world.records()), (WorkerStatus::Ended, Vec::new()));
+    // What was not polled has not begun.
+    let worker = world.tenure().worker("a", dutiful).start().unwrap();
+    drop(worker.drain());
+    world.settle();
+    assert!(works(&worker));
+}
+
+#[test]
+fn workers_and_candidates_of_one_process_have_the_lease_in_turn() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let [first, second, third] = [(); 3].map(|()| tenure.worker("a", dutiful).start().unwrap());
+    let candidate = spawn(&world.runtime, tenure.acquire("a").into_future());
+    world.settle();
+    assert_eq!((works(&first), second.status()), (true, WorkerStatus::Waiting));
+    assert_eq!(drained(&world, &third), Ok(()), "it need not have its turn for that");
+    assert_eq!(drained(&world, &first), Ok(()));
+    world.runtime.advance(SECOND);
+    assert!(works(&second) && candidate.lock().unwrap().is_none());
+    assert_eq!(world.runtime.block_on(second.stop()), Ok(()));
+    world.runtime.advance(SECOND);
+    assert!(candidate.lock().unwrap().take().unwrap().unwrap().is_valid());
+}
+
+#[test]
+fn a_store_that_lost_its_memory_starts_no_work_under_a_token_of_the_past() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let tokens = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&tokens);
+    let work = move |ctx: Ctx| {
+        seen.lock().unwrap().push(ctx.token());
+        async {}
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    world.settle();
+    world.plan.only("acquire", Fault::Grant(1));
+    world.runtime.advance(2 * TTL);
+    let WorkerStatus::Resting { failures, .. } = worker.status() else { panic!("{worker:?}") };
+    assert!(failures > 1 && tokens.lock().unwrap().len() == 1);
+    world.plan.heal();
+    world.runtime.advance(60 * SECOND);
+    let tokens = tokens.lock().unwrap();
+    assert!(tokens.len() > 1 && tokens.is_sorted(), "{tokens:?}");
+}
+
+#[test]
 fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
     end_at_random(1, 10_000, |_| Fault::None);
 }

@@ -67,6 +67,7 @@ impl<E: fmt::Display> Outcome for Result<(), E> {
     }
 }
 
+/// For `!`: an endless loop.
 impl Outcome for Never {
     fn into_result(self) -> Result<(), String> {
         self
