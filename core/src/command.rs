@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token};
+use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token, WorkerKey};
 use crate::time::Instant;
 
 /// What a machine says next. Ask with `poll` until the answer is [`Output::Wait`].
@@ -84,6 +84,28 @@ pub enum Command {
         /// The lease.
         name: LeaseName,
     },
+    /// Start a worker's workload, if the clock still reads less than `deadlines.fence_at`. Answer with
+    /// [`Event::WorkloadExited`] once it has ended, or at once if it could not be started.
+    StartWorkload {
+        /// The worker.
+        worker: WorkerKey,
+        /// The hold under which it works; the stops that follow name it.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// The fencing token of the grant.
+        token: Token,
+        /// When the lease ends, unless it is renewed.
+        deadlines: Deadlines,
+    },
+    /// Tell the work done under this lease to come to an end in order; it has the grace of its options for that, and
+    /// the lease is renewed meanwhile. Answer with [`Event::WorkloadExited`] once it has ended.
+    DrainWorkload {
+        /// The hold.
+        lease: LeaseKey,
+        /// Why.
+        why: StopReason,
+    },
     /// Stop the work done under this lease. Answer with [`Event::WorkloadExited`] once it has ended.
     StopWorkload {
         /// The hold.
@@ -104,7 +126,10 @@ impl Command {
             | Self::Renew { id, .. }
             | Self::Release { id, .. }
             | Self::Watch { id, .. } => Some(*id),
-            Self::Unwatch { .. } | Self::StopWorkload { .. } => None,
+            Self::Unwatch { .. }
+            | Self::StartWorkload { .. }
+            | Self::DrainWorkload { .. }
+            | Self::StopWorkload { .. } => None,
         }
     }
 }
@@ -122,6 +147,10 @@ impl fmt::Display for Command {
             Self::Release { id, lease, n, token: None, .. } => write!(f, "{id} release {lease} n={n}"),
             Self::Watch { id, name } => write!(f, "{id} watch {name}"),
             Self::Unwatch { name } => write!(f, "unwatch {name}"),
+            Self::StartWorkload { worker, lease, n, token, .. } => {
+                write!(f, "start work of {worker} under {lease} n={n} token={token}")
+            }
+            Self::DrainWorkload { lease, why } => write!(f, "drain work under {lease} {why:?}"),
             Self::StopWorkload { lease, how, why } => write!(f, "stop work under {lease} {how:?} {why:?}"),
         }
     }
@@ -180,7 +209,23 @@ pub enum Event {
     WorkloadExited {
         /// The hold.
         lease: LeaseKey,
+        /// How it ended.
+        exit: Exit,
     },
+}
+
+/// How work has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "drivers make them, and there are no other ways to end")]
+pub enum Exit {
+    /// It came to its end.
+    Completed,
+    /// It returned an error, or panicked.
+    Failed,
+    /// It was told to end, by a command or by its own clock, and has ended in order; or it was stopped hard.
+    Stopped,
+    /// It never began: when the driver came to start it, the clock had reached the fence.
+    NotStarted,
 }
 
 /// A wake message about a lease.
@@ -344,12 +389,41 @@ pub enum Notice {
         /// The hold or candidacy.
         lease: LeaseKey,
     },
+    /// A worker has entered a candidacy; the notices about that lease are about the worker from now on.
+    Campaigning {
+        /// The worker.
+        worker: WorkerKey,
+        /// The candidacy.
+        lease: LeaseKey,
+    },
+    /// A worker's workload has ended, or its candidacy was refused; it campaigns again, later.
+    Restarting {
+        /// The worker.
+        worker: WorkerKey,
+        /// Failures in a row.
+        failures: u32,
+        /// When it campaigns again.
+        at: Instant,
+    },
+    /// A worker's workload was stopped hard, and has not ended within the stop budget. Unless the lease is lost, it
+    /// keeps it.
+    Stuck {
+        /// The worker.
+        worker: WorkerKey,
+        /// The hold.
+        lease: LeaseKey,
+    },
+    /// The worker has nothing running and starts nothing any more. Its last lease may still be on its way back.
+    WorkerEnded {
+        /// The worker.
+        worker: WorkerKey,
+    },
 }
 
 impl Notice {
-    /// The hold or candidacy that it is about.
+    /// The hold or candidacy that it is about, if it is about one.
     #[must_use]
-    pub const fn lease(&self) -> LeaseKey {
+    pub const fn lease(&self) -> Option<LeaseKey> {
         match self {
             Self::Acquired { lease, .. }
             | Self::Renewed { lease, .. }
@@ -361,7 +435,10 @@ impl Notice {
             | Self::GrantedTooLate { lease, .. }
             | Self::Failed { lease, .. }
             | Self::Released { lease, .. }
-            | Self::Ended { lease } => *lease,
+            | Self::Ended { lease }
+            | Self::Campaigning { lease, .. }
+            | Self::Stuck { lease, .. } => Some(*lease),
+            Self::Restarting { .. } | Self::WorkerEnded { .. } => None,
         }
     }
 }
@@ -423,6 +500,9 @@ pub enum Misuse {
     /// No lease with this key was ever made by this node.
     #[error("lease {0} was never made by this node")]
     UnknownLease(LeaseKey),
+    /// No worker with this key was ever made by this node.
+    #[error("worker {0} was never made by this node")]
+    UnknownWorker(WorkerKey),
     /// No command with this id was ever emitted by this node.
     #[error("command {0} was never emitted by this node")]
     UnknownCommand(CommandId),

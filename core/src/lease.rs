@@ -43,6 +43,7 @@ use crate::command::{
 };
 use crate::jitter::{Jitter, up_to};
 use crate::name::{Acquisition, CommandId, LeaseKey, Token};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::untracked::Untracked;
 
@@ -329,7 +330,11 @@ impl<J: Jitter> Lease<J> {
         if let Event::Reply { id, reply } = event {
             self.check(id, reply)?;
         }
-        self.advance(now);
+        if planted(Bug::ReplyBeforeDeadline) && matches!(event, Event::Reply { .. }) {
+            self.now = self.now.max(now);
+        } else {
+            self.advance(now);
+        }
         match event {
             Event::Timeout => {}
             Event::Reply { id, reply } => self.reply(id.sequence, reply),
@@ -515,11 +520,14 @@ impl<J: Jitter> Lease<J> {
 
     /// The table of replies.
     fn reply(&mut self, sequence: u64, reply: Reply) {
-        let Some(&attempt) = self.attempts.find(sequence) else {
+        let Some(&(mut attempt)) = self.attempts.find(sequence) else {
             self.stale_replies.0 += 1;
             return;
         };
         self.attempts.remove(sequence);
+        if planted(Bug::ValidityFromReply) {
+            attempt.emitted = self.now;
+        }
         match attempt.kind {
             Kind::Acquire { floor } => self.acquire_reply(attempt, floor, reply),
             Kind::Renew => self.renew_reply(attempt, reply),
@@ -539,6 +547,9 @@ impl<J: Jitter> Lease<J> {
 
     /// Exponential backoff with fresh jitter: between half of the delay and all of it.
     fn backoff(&mut self, failures: u32) -> Duration {
+        if planted(Bug::NoBackoff) {
+            return Duration::from_millis(1);
+        }
         let timing = &self.options.timing;
         let doublings = failures.saturating_sub(1).min(16);
         let delay = timing.first_backoff().saturating_mul(1 << doublings).min(timing.longest_backoff());
@@ -546,11 +557,14 @@ impl<J: Jitter> Lease<J> {
     }
 
     fn jittered(&mut self, bound: Duration) -> Duration {
+        if planted(Bug::JitterDrawnOnce) {
+            return up_to(&mut self.jitter.0.clone(), bound);
+        }
         up_to(&mut self.jitter.0, bound)
     }
 
     fn next_id(&mut self, n: Acquisition, kind: Kind) -> CommandId {
-        let sequence = self.sequence;
+        let sequence = if planted(Bug::RequestIdsWrap) { self.sequence % 2 } else { self.sequence };
         self.sequence += 1;
         self.attempts.push(Attempt { sequence, n, emitted: self.now, kind });
         CommandId { machine: self.key.0, sequence }

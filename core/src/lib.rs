@@ -13,17 +13,26 @@ mod lease;
 pub mod model;
 mod name;
 mod node;
+#[cfg(not(tenure_planted))]
+mod planted;
+#[cfg(tenure_planted)]
+#[doc(hidden)]
+pub mod planted;
 mod time;
 mod timing;
 mod untracked;
+mod worker;
 
 pub use command::{
-    AcquireFailure, Command, Deadlines, Event, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome,
-    Reply, Stop, StopReason, Wake,
+    AcquireFailure, Command, Deadlines, Event, Exit, Failure, LossReason, Misuse, Notice, Output,
+    ReleaseOutcome, Reply, Stop, StopReason, Wake,
 };
 pub use jitter::{Jitter, SplitMix};
 pub use lease::{Lease, LeaseOptions, WaitLimit};
-pub use name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, NameError, Owner, Token};
+pub use name::{
+    Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, NameError, Owner, Token, WorkerKey,
+};
 pub use node::{Counters, Node};
 pub use time::{Instant, Rate};
 pub use timing::{ConfigError, LeaseConfig, LeaseTiming, StoreClock};
+pub use worker::{Restart, RestartPolicy, WorkerOptions};

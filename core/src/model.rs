@@ -10,8 +10,9 @@
 //! has decided what it is.
 
 use crate::command::{AcquireFailure, Command, Reply, Wake};
-use crate::name::{Acquisition, CommandId, Identity, LeaseKey, Token};
+use crate::name::{Acquisition, CommandId, Identity, LeaseKey, Token, WorkerKey};
 use crate::time::Instant;
+use crate::worker::RestartPolicy;
 
 /// Sees every time, token, number and counter of a machine, and may change it.
 ///
@@ -35,16 +36,18 @@ pub trait Visitor {
     fn acquisition(&mut self, n: &mut Acquisition);
     /// The number of the last acquisition; the next one must be new.
     fn last_acquisition(&mut self, n: &mut Acquisition);
-    /// The number of a lease or name.
+    /// The number of a lease, a worker or a name.
     fn machine(&mut self, number: &mut u64);
-    /// The number of the last lease or name; the next one must be new.
+    /// The number of the last lease, worker or name; the next one must be new.
     fn last_machine(&mut self, number: &mut u64);
     /// The number of a command of this machine.
     fn sequence(&mut self, machine: u64, number: &mut u64);
     /// The number of this machine's next command; it must be new.
     fn next_sequence(&mut self, machine: u64, number: &mut u64);
-    /// Failures in a row.
+    /// Failed requests in a row.
     fn failures(&mut self, count: &mut u32);
+    /// Failed runs of a workload in a row, with the delays of its restart policy.
+    fn failed_runs(&mut self, count: &mut u32, policy: RestartPolicy);
     /// Attempts of a candidacy that may have been executed, `remembered` of which an answer could still take back.
     fn unresolved(&mut self, count: &mut u32, remembered: u32);
     /// Who the process is.
@@ -83,6 +86,14 @@ impl LeaseKey {
     }
 }
 
+impl WorkerKey {
+    /// Shows the number of the machine.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self(machine) = self;
+        visitor.machine(machine);
+    }
+}
+
 impl Command {
     /// Shows the numbers and tokens of the command.
     pub fn visit(&mut self, visitor: &mut impl Visitor) {
@@ -109,7 +120,15 @@ impl Command {
             }
             Self::Watch { id, name: _ } => id.visit(visitor),
             Self::Unwatch { name: _ } => {}
-            Self::StopWorkload { lease, how: _, why: _ } => lease.visit(visitor),
+            Self::StartWorkload { worker, lease, n, token, deadlines: _ } => {
+                worker.visit(visitor);
+                lease.visit(visitor);
+                visitor.acquisition(n);
+                visitor.token(token);
+            }
+            Self::DrainWorkload { lease, why: _ } | Self::StopWorkload { lease, how: _, why: _ } => {
+                lease.visit(visitor);
+            }
         }
     }
 }

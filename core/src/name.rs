@@ -271,6 +271,16 @@ impl fmt::Display for LeaseKey {
     }
 }
 
+/// One worker within one [`Node`](crate::Node). Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerKey(pub(crate) u64);
+
+impl fmt::Display for WorkerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", self.0)
+    }
+}
+
 /// The id of a command, to be handed back with its reply. Never reused within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId {

@@ -6,10 +6,10 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
-use crate::command::{AcquireFailure, Deadlines, Event, Misuse, Notice, Output, Reply};
+use crate::command::{AcquireFailure, Deadlines, Event, Exit, Misuse, Notice, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, WaitLimit};
-use crate::name::{Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, Token};
+use crate::name::{Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, Token, WorkerKey};
 use crate::time::Instant;
 use crate::untracked::Untracked;
 
@@ -18,8 +18,10 @@ mod model;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use slots::Slot;
+use workers::WorkerEntry;
 
 /// Counts of what was ignored. They decide nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,16 +61,17 @@ pub struct Counters {
 pub struct Node<J> {
     identity: Identity,
     now: Instant,
-    /// The number of the next lease or name.
+    /// The number of the last lease, worker or name.
     next_machine: u64,
     /// The number of the last acquisition.
     last_n: Acquisition,
     leases: BTreeMap<LeaseKey, Entry<J>>,
     names: BTreeMap<LeaseName, u64>,
     slots: BTreeMap<u64, Slot>,
-    deadlines: BTreeSet<(Instant, LeaseKey)>,
-    /// Leases with outputs, each once.
-    ready: VecDeque<LeaseKey>,
+    workers: BTreeMap<WorkerKey, WorkerEntry<J>>,
+    deadlines: BTreeSet<(Instant, Machine)>,
+    /// Machines with outputs, each once.
+    ready: VecDeque<Machine>,
     /// Commands of the node's own: watches.
     output: VecDeque<Output>,
     /// The watched names that have not yet looked for themselves after a resync: those from here on.
@@ -81,10 +84,19 @@ pub struct Node<J> {
     counters: Untracked<Counters>,
 }
 
+/// Of two machines that are due at once the lease comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Machine {
+    Lease(LeaseKey),
+    Worker(WorkerKey),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Entry<J> {
     lease: Lease<J>,
     slot: u64,
+    /// The worker whose run it is for.
+    worker: Option<WorkerKey>,
     /// Where it stands among the deadlines.
     deadline: Option<Instant>,
     /// Whether it stands among the ready.
@@ -101,6 +113,7 @@ impl<J: Jitter> Node<J> {
             next_machine: 0,
             last_n: Acquisition(0),
             leases: BTreeMap::new(),
+            workers: BTreeMap::new(),
             names: BTreeMap::new(),
             slots: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -130,6 +143,10 @@ impl<J: Jitter> Node<J> {
             return Err(Misuse::ShuttingDown);
         }
         self.clamp(now);
+        Ok(self.enter(name, options, None))
+    }
+
+    fn enter(&mut self, name: LeaseName, options: LeaseOptions, worker: Option<WorkerKey>) -> LeaseKey {
         let slot_id = match self.names.get(&name) {
             Some(&slot) => slot,
             None => {
@@ -142,7 +159,7 @@ impl<J: Jitter> Node<J> {
         let key = LeaseKey(self.next_machine());
         let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
         let impatient = lease.options().wait == WaitLimit::No;
-        self.leases.insert(key, Entry { lease, slot: slot_id, deadline: None, ready: false });
+        self.leases.insert(key, Entry { lease, slot: slot_id, worker, deadline: None, ready: false });
         if let Some(slot) = self.slots.get_mut(&slot_id) {
             slot.leases += 1;
             slot.candidates.insert(key);
@@ -151,16 +168,19 @@ impl<J: Jitter> Node<J> {
             }
         }
         self.settle(key);
-        Ok(key)
+        key
     }
 
     /// Says that the work under a hold has ended, and gives the lease back; or gives a candidacy up. Harmless
-    /// when repeated, and for a key that has ended.
+    /// when repeated, and for a key that has ended. A worker's lease needs none of this: it goes back with
+    /// [`Event::WorkloadExited`].
     ///
     /// # Errors
     /// [`Misuse::UnknownLease`] for a key that this node never made.
     pub fn release(&mut self, now: Instant, lease: LeaseKey) -> Result<(), Misuse> {
-        self.with(now, lease, Lease::end)
+        self.with(now, lease, Lease::end)?;
+        self.work_ended(lease, Exit::Completed);
+        Ok(())
     }
 
     /// Asks the work under a hold to end, within the grace of its options; the lease is renewed until
@@ -176,6 +196,7 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
+        self.drain_workers();
         // The last ones first: whoever queues must not come to its turn only because those before it have left.
         let keys: alloc::vec::Vec<_> = self.leases.keys().rev().copied().collect();
         for key in keys {
@@ -209,10 +230,10 @@ impl<J: Jitter> Node<J> {
                 self.clamp(now);
                 self.resync_from = Some(0);
             }
-            Event::WorkloadExited { lease } => self.with(now, lease, |machine, now| {
-                // An exit is no misuse for any lease that was ever made, so there is nothing to report.
-                let _ = machine.handle(now, Event::WorkloadExited { lease });
-            })?,
+            Event::WorkloadExited { lease, exit } => {
+                self.with(now, lease, |_, _| {})?;
+                self.work_ended(lease, exit);
+            }
         }
         Ok(())
     }
@@ -223,14 +244,19 @@ impl<J: Jitter> Node<J> {
             if let Some(output) = self.output.pop_front() {
                 return output;
             }
-            if let Some(&key) = self.ready.front() {
-                if let Some(output) = self.poll_lease(key) {
-                    return output;
+            if let Some(&machine) = self.ready.front() {
+                let output = match machine {
+                    Machine::Lease(key) => self.poll_lease(key),
+                    Machine::Worker(key) => self.poll_worker(key),
+                };
+                match output {
+                    Some(output) => return output,
+                    None => continue,
                 }
-                continue;
             }
             match self.deadlines.first() {
-                Some(&(deadline, key)) if deadline <= self.now => {
+                Some(&(deadline, Machine::Worker(key))) if deadline <= self.now => self.worker_due(key),
+                Some(&(deadline, Machine::Lease(key))) if deadline <= self.now => {
                     let verdict = self.verdict_before(key);
                     if let Some(entry) = self.leases.get_mut(&key) {
                         entry.lease.timeout(self.now, verdict);
@@ -288,16 +314,16 @@ impl<J: Jitter> Node<J> {
         self.counters.0
     }
 
-    /// How many holds and candidacies there are, those included that are about to end.
+    /// How many holds, candidacies and workers there are, those included that are about to end.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.leases.len()
+        self.leases.len() + self.workers.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.leases.is_empty()
+        self.len() == 0
     }
 
     fn clamp(&mut self, now: Instant) {
@@ -323,7 +349,10 @@ impl<J: Jitter> Node<J> {
         key: LeaseKey,
         call: impl FnOnce(&mut Lease<J>, Instant),
     ) -> Result<(), Misuse> {
-        if !self.was_made(key.0) || self.slots.contains_key(&key.0) {
+        if !self.was_made(key.0)
+            || self.slots.contains_key(&key.0)
+            || self.workers.contains_key(&WorkerKey(key.0))
+        {
             return Err(Misuse::UnknownLease(key));
         }
         self.clamp(now);
@@ -335,7 +364,7 @@ impl<J: Jitter> Node<J> {
     }
 
     fn reply(&mut self, now: Instant, id: CommandId, reply: Reply) -> Result<(), Misuse> {
-        if !self.was_made(id.machine) {
+        if !self.was_made(id.machine) || self.workers.contains_key(&WorkerKey(id.machine)) {
             return Err(Misuse::UnknownCommand(id));
         }
         if self.slots.contains_key(&id.machine) {
@@ -381,17 +410,21 @@ impl<J: Jitter> Node<J> {
             entry.ready = false;
             self.ready.pop_front();
         }
+        let worker = entry.worker;
         if matches!(output, Some(Output::Notice(Notice::Ended { .. }))) {
             self.forget(key);
         }
-        output
+        match worker {
+            Some(worker) => self.through_worker(worker, output?),
+            None => output,
+        }
     }
 
     /// Removes a lease that has ended, and its name with the last of them.
     fn forget(&mut self, key: LeaseKey) {
         let Some(entry) = self.leases.remove(&key) else { return };
         if let Some(deadline) = entry.deadline {
-            self.deadlines.remove(&(deadline, key));
+            self.deadlines.remove(&(deadline, Machine::Lease(key)));
         }
         self.floor = self.floor.max(entry.lease.granted());
         if let Some(slot) = self.slots.get_mut(&entry.slot) {

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
+use crate::planted::{Bug, planted};
 use crate::time::{Rate, nanos};
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ impl LeaseConfig {
         let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
         let drifted = scale(nanos(self.ttl), below_one(self.drift), above_one(clock.drift));
         let valid_for = Duration::from_nanos(drifted.saturating_sub(margin));
+        let valid_for = if planted(Bug::NoMargin) { self.ttl } else { valid_for };
         if valid_for < self.ttl / 4 {
             return refuse(
                 "ttl",
@@ -145,12 +147,13 @@ impl LeaseConfig {
         }
 
         let stop_budget = self.stop_budget.unwrap_or_else(|| DEFAULT_STOP_BUDGET.min(valid_for / 4));
-        if stop_budget.is_zero() || stop_budget > valid_for / 2 {
+        if stop_budget > valid_for / 2 || stop_budget < MIN_STEP {
             return refuse(
                 "stop_budget",
                 stop_budget,
                 format!(
-                    "must be more than zero and at most half of the {valid_for:?} that the lease is valid for"
+                    "must lie between {MIN_STEP:?} and {:?}, half of the time that the lease is valid for",
+                    valid_for / 2
                 ),
             );
         }
@@ -177,9 +180,8 @@ impl LeaseConfig {
                 ),
             );
         }
-        let outlived = scale(nanos(self.ttl), above_one(self.drift), below_one(clock.drift))
-            .saturating_add(margin)
-            .saturating_add(1);
+        let kept = nanos(self.ttl).saturating_add(margin);
+        let outlived = scale(kept, above_one(self.drift), below_one(clock.drift)).saturating_add(1);
         Ok(LeaseTiming {
             ttl: self.ttl,
             valid_for,
@@ -210,7 +212,7 @@ fn below_one(rate: Rate) -> u32 {
 /// Enough for a process to flush and end, and little enough for the lease to stay useful.
 const DEFAULT_STOP_BUDGET: Duration = Duration::from_secs(2);
 /// Nothing is scheduled more finely than this.
-const MIN_STEP: Duration = Duration::from_millis(1);
+pub(crate) const MIN_STEP: Duration = Duration::from_millis(1);
 /// Work that has not ended by itself is stopped hard this long before the lease ends: the time that a
 /// supervisor under load needs to kill a process and see it gone.
 const KILL_MARGIN: Duration = Duration::from_millis(250);
@@ -243,7 +245,7 @@ impl LeaseTiming {
     }
 
     /// How long after its last possible renewal a record of ours is certainly over at the store:
-    /// TTL · (1 + ρ) / (1 − ρs) + q + δ, rounded up.
+    /// (TTL + q + δ) · (1 + ρ) / (1 − ρs), rounded up.
     #[must_use]
     pub const fn outlived_after(&self) -> Duration {
         self.outlived_after

@@ -6,6 +6,7 @@ use super::{
     AcquireFailure, Acquiring, Acquisition, Attempt, Campaign, Command, Failure, Idle, Instant, Jitter, Kind,
     Lease, Notice, Reply, State, Then, Token, WaitLimit, Waiting, Wake,
 };
+use crate::planted::{Bug, planted};
 use crate::timing::LeaseConfig;
 
 /// Waiters that were not chosen leave the chosen ones this much of a start.
@@ -67,6 +68,7 @@ impl<J: Jitter> Lease<J> {
         let id = self.next_id(campaign.n, Kind::Acquire { floor });
         campaign.unresolved = campaign.unresolved.saturating_add(1);
         let (lease, n, wait) = (self.key, campaign.n, self.options.wait != WaitLimit::No);
+        let floor = if planted(Bug::FloorNotSent) { Token::ZERO } else { floor };
         self.command(Command::Acquire { id, lease, n, ttl, floor, wait, timeout });
         let timeout_at = self.now + timeout;
         self.state = State::Acquiring(Acquiring { campaign, sequence: id.sequence, timeout_at, hint: None });
@@ -175,6 +177,7 @@ impl<J: Jitter> Lease<J> {
         }
         match reply {
             Reply::Granted { token } if wanted => self.grant(attempt, floor, token),
+            Reply::Granted { .. } if planted(Bug::LateGrantDropped) => {}
             Reply::Granted { token } => self.unwanted_grant(attempt.n, token),
             Reply::Held { .. } | Reply::Failed(Failure::NotExecuted | Failure::Refused) if wanted => {
                 let current = self.campaign_resolved(attempt.sequence);
@@ -243,7 +246,7 @@ impl<J: Jitter> Lease<J> {
             return;
         };
         let give_up_at = campaign.give_up_at;
-        if token <= floor {
+        if token <= floor && !planted(Bug::FloorNotChecked) {
             self.notice(Notice::Failed {
                 lease: self.key,
                 why: AcquireFailure::StoreRegressed { token, floor },

@@ -4,6 +4,7 @@ use super::{
     Attempt, Command, Deadlines, Held, Hold, Instant, Jitter, Kind, Lease, LossReason, Lost, Notice, Renewal,
     Reply, State, Stop, StopReason, Stopping, Token,
 };
+use crate::planted::{Bug, planted};
 
 impl<J: Jitter> Lease<J> {
     /// The holder chooses to stop: the work is asked to end, within the grace; the lease is renewed meanwhile.
@@ -25,6 +26,13 @@ impl<J: Jitter> Lease<J> {
             | State::Lingering(_)
             | State::Over => self.end(now),
         }
+    }
+
+    /// Like [`Lease::drain`], without a grace: the work is stopped hard at once.
+    pub fn stop_now(&mut self, now: Instant) {
+        self.drain(now);
+        self.update(|stopping| stopping.hard_at = stopping.hard_at.map(|at| at.min(now)));
+        self.advance(now);
     }
 
     /// The grant counts: from here on work may run.
@@ -69,7 +77,15 @@ impl<J: Jitter> Lease<J> {
         let abandon_at =
             max_hold_at.map(|at| hard_at.max(at + self.options.grace) + self.options.timing.stop_budget());
         if hard_at > self.now {
-            self.command(Command::StopWorkload { lease: self.key, how: Stop::Ask, why });
+            let lease = self.key;
+            self.command(if fenced {
+                Command::StopWorkload { lease, how: Stop::Ask, why }
+            } else {
+                Command::DrainWorkload { lease, why }
+            });
+        }
+        if planted(Bug::ReleasedBeforeEnd) {
+            self.send_release(hold.n, Some(hold.token));
         }
         self.state = State::Stopping(Stopping { hold, why, fenced, hard_at: Some(hard_at), abandon_at });
     }
@@ -183,6 +199,7 @@ impl<J: Jitter> Lease<J> {
         let current = hold.renewal.is_sent(attempt.sequence);
         match reply {
             Reply::Renewed => self.renewed(attempt, current),
+            Reply::NotYours if planted(Bug::NotYoursIgnored) => {}
             Reply::NotYours => {
                 let (n, token) = (hold.n, hold.token);
                 match &mut self.state {
@@ -217,6 +234,12 @@ impl<J: Jitter> Lease<J> {
         if current || matches!(hold.renewal, Renewal::At(_)) {
             hold.renewal = Renewal::At(renew_at);
             hold.failures = 0;
+        }
+        if planted(Bug::RenewalRevives)
+            && let State::Stopping(Stopping { hold, .. }) | State::Lost(Lost { cover: Some(hold), .. }) =
+                &self.state
+        {
+            self.state = State::Held(Held { hold: hold.clone(), max_hold_at: None });
         }
         if let Some(deadlines) = self.deadlines() {
             self.notice(Notice::Renewed { lease: self.key, deadlines });

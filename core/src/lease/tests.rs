@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::{Lease, LeaseOptions, Phase, WaitLimit};
 use crate::command::{
-    AcquireFailure, Command, Event, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome, Reply, Stop,
-    StopReason, Wake,
+    AcquireFailure, Command, Event, Exit, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome, Reply,
+    Stop, StopReason, Wake,
 };
 use crate::jitter::SplitMix;
 use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token};
@@ -87,7 +87,9 @@ impl Bench {
     }
 
     fn exited(&mut self, now: Instant) -> Vec<Output> {
-        self.lease.handle(now, Event::WorkloadExited { lease: KEY }).expect("an exit is never misuse");
+        self.lease
+            .handle(now, Event::WorkloadExited { lease: KEY, exit: Exit::Completed })
+            .expect("an exit is never misuse");
         self.drain()
     }
 
@@ -152,6 +154,10 @@ fn release(outputs: &[Output]) -> (CommandId, Option<Token>) {
         [Command::Release { id, token, .. }] => (*id, *token),
         other => panic!("a release was expected, not {other:?}"),
     }
+}
+
+fn drain_work(why: StopReason) -> Output {
+    Output::Command(Command::DrainWorkload { lease: KEY, why })
 }
 
 fn stop(how: Stop, why: StopReason) -> Output {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::mem::take;
 
 use super::slots::{Slot, Watch};
-use super::{Entry, Jitter, Node};
+use super::{Entry, Jitter, Machine, Node};
 use crate::model::Visitor;
 
 impl<J: Jitter> Node<J> {
@@ -17,6 +17,7 @@ impl<J: Jitter> Node<J> {
             next_machine,
             last_n,
             leases,
+            workers,
             names,
             slots,
             deadlines,
@@ -41,14 +42,23 @@ impl<J: Jitter> Node<J> {
             key.visit(visitor);
             key
         });
+        rekey(workers, |key, entry| {
+            entry.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
         rekey(slots, |&number, slot| {
             slot.visit(visitor, number);
             renumbered(visitor, number)
         });
-        resort(deadlines, |&(mut at, mut key)| {
+        resort(deadlines, |&(mut at, mut machine)| {
             visitor.deadline(&mut at);
-            key.visit(visitor);
-            (at, key)
+            match &mut machine {
+                Machine::Lease(key) => key.visit(visitor),
+                Machine::Worker(key) => key.visit(visitor),
+            }
+            (at, machine)
         });
         resort(watched, |&number| renumbered(visitor, number));
         names.values_mut().for_each(|number| visitor.machine(number));
@@ -58,9 +68,12 @@ impl<J: Jitter> Node<J> {
 
 impl<J: Jitter> Entry<J> {
     fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { lease, slot, deadline, ready: _ } = self;
+        let Self { lease, slot, worker, deadline, ready: _ } = self;
         lease.visit(visitor);
         visitor.machine(slot);
+        if let Some(worker) = worker {
+            worker.visit(visitor);
+        }
         if let Some(deadline) = deadline {
             visitor.deadline(deadline);
         }

@@ -2,11 +2,12 @@
 
 use alloc::collections::BTreeSet;
 
-use super::Node;
+use super::{Machine, Node};
 use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 use crate::name::{CommandId, LeaseKey, LeaseName, Token};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 
 /// A name, and who is interested in it.
@@ -73,16 +74,16 @@ impl<J: Jitter> Node<J> {
         let deadline = entry.lease.deadline();
         if deadline != entry.deadline {
             if let Some(old) = entry.deadline {
-                self.deadlines.remove(&(old, key));
+                self.deadlines.remove(&(old, Machine::Lease(key)));
             }
             if let Some(new) = deadline {
-                self.deadlines.insert((new, key));
+                self.deadlines.insert((new, Machine::Lease(key)));
             }
             entry.deadline = deadline;
         }
         if !entry.ready && entry.lease.has_output() {
             entry.ready = true;
-            self.ready.push_back(key);
+            self.ready.push_back(Machine::Lease(key));
         }
         let slot = self.slots.get_mut(&entry.slot)?;
         slot.seen = slot.seen.max(entry.lease.seen());
@@ -198,7 +199,9 @@ impl<J: Jitter> Node<J> {
             && let Some(key) = active
         {
             // Whatever happened between the refusal and the watch was not heard.
-            self.look_again(key, true);
+            if !planted(Bug::NoLookAfterWatch) {
+                self.look_again(key, true);
+            }
         } else {
             self.watched.remove(&id.machine);
         }

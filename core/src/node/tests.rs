@@ -4,14 +4,17 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::Node;
 use super::slots::Watch;
-use crate::command::{AcquireFailure, Command, Event, Failure, Misuse, Notice, Output, Reply, Stop, Wake};
+use super::{Machine, Node};
+use crate::command::{
+    AcquireFailure, Command, Event, Exit, Failure, Misuse, Notice, Output, Reply, Stop, Wake,
+};
 use crate::jitter::SplitMix;
 use crate::lease::{LeaseOptions, WaitLimit};
-use crate::name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token};
+use crate::name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token, WorkerKey};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
+use crate::worker::{Restart, RestartPolicy, WorkerOptions};
 
 mod handing_over;
 mod walk;
@@ -217,7 +220,7 @@ fn after_a_loss_the_release_is_sent_before_the_next_campaign_which_has_an_owner_
     let [Command::Renew { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a renewal") };
     let outputs = reply(&mut node, at, id, Reply::NotYours);
     assert!(matches!(commands(&outputs)[..], [Command::StopWorkload { how: Stop::Hard, .. }]), "{outputs:?}");
-    node.handle(at, Event::WorkloadExited { lease: first }).expect("known");
+    node.handle(at, Event::WorkloadExited { lease: first, exit: Exit::Completed }).expect("known");
     let [Command::Release { id, n, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
     let outputs = reply(&mut node, at, id, Reply::NotYours);
     attempt(&outputs, next);
@@ -250,8 +253,7 @@ fn shutdown_ends_the_candidacies_drains_the_holds_and_takes_no_new_ones() {
     let mut ended = failures(&outputs);
     ended.sort_by_key(|(key, _)| *key);
     assert_eq!(ended, [(queued, AcquireFailure::ShuttingDown), (other, AcquireFailure::ShuttingDown)]);
-    let asked =
-        |c: &Command| matches!(c, Command::StopWorkload { lease, how: Stop::Ask, .. } if *lease == held);
+    let asked = |c: &Command| matches!(c, Command::DrainWorkload { lease, .. } if *lease == held);
     assert!(commands(&outputs).iter().any(asked), "{outputs:?}");
     let compensated =
         |c: &Command| matches!(c, Command::Release { lease, token: None, .. } if *lease == other);
@@ -266,7 +268,7 @@ fn keys_and_ids_that_were_never_given_out_are_misuse_those_that_have_ended_are_n
     let unknown = LeaseKey(99);
     assert_eq!(node.release(ms(9), unknown), Err(Misuse::UnknownLease(unknown)));
     assert_eq!(node.drain(ms(9), unknown), Err(Misuse::UnknownLease(unknown)));
-    let exited = Event::WorkloadExited { lease: unknown };
+    let exited = Event::WorkloadExited { lease: unknown, exit: Exit::Completed };
     assert_eq!(node.handle(ms(9), exited), Err(Misuse::UnknownLease(unknown)));
     let id = CommandId { machine: 99, sequence: 0 };
     let event = Event::Reply { id, reply: GRANTED };
@@ -277,7 +279,8 @@ fn keys_and_ids_that_were_never_given_out_are_misuse_those_that_have_ended_are_n
     let [Command::Release { id, .. }] = commands(&drain(&mut node))[..] else { panic!("a release") };
     reply(&mut node, ms(3), id, Reply::Released { others_chosen: false });
     node.release(ms(4), key).expect("ended, but known");
-    node.handle(ms(4), Event::WorkloadExited { lease: key }).expect("ended, but known");
+    node.handle(ms(4), Event::WorkloadExited { lease: key, exit: Exit::Completed })
+        .expect("ended, but known");
     node.handle(ms(4), Event::Reply { id, reply: Reply::NotYours }).expect("ended, but known");
     assert_eq!(node.counters().stale_replies, 1);
 }

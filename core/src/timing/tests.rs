@@ -58,6 +58,17 @@ fn no_rounding_makes_the_lease_valid_for_longer_than_the_store_keeps_it() {
 }
 
 #[test]
+fn a_record_that_was_outlived_is_over_though_it_was_kept_a_grain_longer_and_the_stores_clock_stepped_back() {
+    let (quantum, step) = (Duration::from_millis(1), Duration::from_millis(250));
+    let clock = StoreClock { drift: Rate::from_ppm(10_000), quantum, step };
+    let timing = LeaseConfig::new(secs(15)).resolve(&clock).expect("fits");
+    // The holder's clock runs fast while it counts, and the store's slow.
+    let counted = u128::from(nanos(timing.outlived_after()));
+    let kept = u128::from(nanos(secs(15) + quantum + step));
+    assert!(counted * 990_000 >= kept * 1_010_000, "over after {counted} ns is too early");
+}
+
+#[test]
 fn the_defaults_are_those_that_are_documented() {
     let timing = defaults();
     assert_eq!(timing.ttl(), secs(15));
@@ -110,10 +121,14 @@ fn an_attempt_that_takes_more_than_half_of_the_interval_is_refused() {
 }
 
 #[test]
-fn a_stop_budget_of_nothing_or_of_more_than_half_is_refused() {
-    for budget in [Duration::ZERO, secs(8), secs(15), Duration::MAX] {
+fn a_stop_budget_of_less_than_a_millisecond_or_of_more_than_half_is_refused() {
+    // With a single nanosecond the hard stop would come at the end of validity, not before it.
+    for budget in [Duration::ZERO, Duration::from_nanos(1), secs(8), secs(15), Duration::MAX] {
         assert_eq!(refused(LeaseConfig::new(secs(15)).stop_budget(budget)), "stop_budget");
     }
+    let shortest = LeaseConfig::new(secs(15)).stop_budget(Duration::from_millis(1));
+    let timing = shortest.resolve(&StoreClock::default()).expect("fits");
+    assert_eq!(timing.kill_margin(), Duration::from_micros(500));
 }
 
 #[test]

@@ -1,17 +1,12 @@
 //! The work that is done under leases in the tests of the program: it leaves evidence.
 //!
-//! Every unit of work takes a lock on the witness file without waiting. If another process has it, two of them
-//! worked at the same time, which is what leases are there to prevent. Then it adds a line to the file:
+//! It writes what `src/witness.rs` says, and besides:
 //!
 //! ```text
 //! began   LEASE TOKEN PROCESS GROUP PARENT TIME     a command has started
-//! unit    LEASE TOKEN PROCESS START END             a unit of work was done
 //! ended   LEASE TOKEN PROCESS TIME                  a command ended after SIGTERM
-//! overlap LEASE TOKEN PROCESS TIME                  somebody else was at work
 //! alive   LEASE TOKEN PROCESS TIME OTHER            process OTHER of the group given by `--after` still lived
 //! ```
-//!
-//! Times are nanoseconds of a clock that all processes share and that counts suspends.
 //!
 //! ```text
 //! witness work FILE [--after GROUP]... [--below] [--deaf]
@@ -22,16 +17,19 @@
 //! witness foreground                                tells whether it has the foreground of its terminal
 //! ```
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+#[path = "../src/witness.rs"]
+mod witness;
+
+use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, getpgrp, getpid, getppid};
+use rustix::process::{Pid, getpgrp, getppid};
+use witness::{Witness, now};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -70,12 +68,12 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     }
     // First of all, before it costs any time.
     let living: Vec<i32> = dead.into_iter().flat_map(living).collect();
-    let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+    let witness = Witness::of_command(&path)?;
     for other in living {
-        say(&mut file, "alive", &format!("{} {other}", now()))?;
+        witness.say("alive", format_args!("{} {other}", now()))?;
     }
     let (group, parent) = (getpgrp(), Pid::as_raw(getppid()));
-    say(&mut file, "began", &format!("{group} {parent} {}", now()))?;
+    witness.say("began", format_args!("{group} {parent} {}", now()))?;
 
     let told = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&told))?;
@@ -88,42 +86,12 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
         child.wait()?;
         return Ok(());
     }
-    let lock = OpenOptions::new().create(true).append(true).open(with_lock(&path))?;
     while deaf || !told.load(Ordering::Relaxed) {
-        let start = now();
-        match lock.try_lock() {
-            Ok(()) => {
-                std::thread::sleep(UNIT);
-                say(&mut file, "unit", &format!("{start} {}", now()))?;
-                lock.unlock()?;
-            }
-            Err(TryLockError::WouldBlock) => {
-                say(&mut file, "overlap", &start.to_string())?;
-                std::thread::sleep(UNIT);
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+        // Whether or not somebody else is at work: of that, evidence was left.
+        let _unit = witness.begin()?;
+        std::thread::sleep(UNIT);
     }
-    say(&mut file, "ended", &now().to_string())
-}
-
-fn with_lock(path: &Path) -> PathBuf {
-    path.with_extension("lock")
-}
-
-fn say(file: &mut File, what: &str, details: &str) -> io::Result<()> {
-    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "-".to_owned());
-    let (lease, token) = (variable("TENURE_LEASE"), variable("TENURE_TOKEN"));
-    // One write, so that lines of several processes don't mix.
-    file.write_all(format!("{what} {lease} {token} {} {details}\n", getpid()).as_bytes())
-}
-
-fn now() -> u64 {
-    #[cfg(target_os = "linux")]
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    #[cfg(not(target_os = "linux"))]
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+    witness.say("ended", format_args!("{}", now()))
 }
 
 /// The processes of a group that live, that is, are no zombies.

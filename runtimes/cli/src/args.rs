@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 
@@ -33,6 +34,7 @@ pub(crate) enum Action {
     Run(Run),
     Leases(Leases),
     Release(Release),
+    Demo(Demo),
 }
 
 /// Run a command while holding a lease.
@@ -113,8 +115,49 @@ pub(crate) struct Release {
     pub(crate) now: bool,
 }
 
+/// Watch leases at work: five real processes, one killed, one frozen, two drained, one cut off.
+///
+/// The processes meet in a store of the demo's own, in a temporary folder that is removed at the end; --store
+/// can't be used, and TENURE_STORE changes nothing. Some are
+/// `tenure run` of a command, some hold several leases through the library. Each unit of work leaves evidence,
+/// and the demo checks in the end that no two ever worked at once and that tokens rose. It takes about ten
+/// seconds. Network trouble is injected between a process and the store; all else really happens.
+#[derive(Args, Debug)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct Demo {
+    /// Write one JSON object at the end, with the whole history and the verdict, and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The TTL of the leases: more for a very busy machine. Each second makes the demo four longer
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = demo_ttl)]
+    pub(crate) ttl: Duration,
+
+    /// Let in somebody who works without a lease, to see the check fail
+    #[arg(long, hide = true)]
+    pub(crate) rogue: bool,
+}
+
+/// Reads the command line.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let read = || {
+        let matches = Cli::command().try_get_matches()?;
+        if let Some(demo) = matches.subcommand_matches("demo")
+            && demo.value_source("store") == Some(ValueSource::CommandLine)
+        {
+            let why = "--store can't be used with demo, which has a store of its own";
+            return Err(Cli::command().error(ErrorKind::ArgumentConflict, why));
+        }
+        Cli::from_arg_matches(&matches)
+    };
+    read().map_err(|mut error| {
+        explain(&mut error);
+        error
+    })
+}
+
 /// Adds a tip to an error of those who leave the two dashes out.
-pub(crate) fn explain(error: &mut clap::Error) {
+fn explain(error: &mut clap::Error) {
     let mut arguments = std::env::args_os();
     if error.kind() == ErrorKind::UnknownArgument
         && arguments.any(|argument| argument == "run")
@@ -152,6 +195,14 @@ fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("it must be more than zero".to_owned()),
         duration => Ok(duration),
+    }
+}
+
+/// Long enough for a busy machine, and short enough for the demo to stay below a minute.
+fn demo_ttl(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        ttl if (Duration::from_secs(1)..=Duration::from_secs(10)).contains(&ttl) => Ok(ttl),
+        _ => Err("it must lie between 1s and 10s".to_owned()),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::say;
 pub(crate) const USAGE: u8 = 64;
 /// The store can't be reached, or did not answer in time.
 pub(crate) const UNREACHABLE: u8 = 69;
+/// The check of `tenure demo` failed: two worked at once, or a token was not above the one before.
+pub(crate) const UNSAFE: u8 = 70;
 /// A part of `tenure` itself failed, for example a process could not be started.
 pub(crate) const INTERNAL: u8 = 71;
 /// Somebody else has the lease, and waiting was not wanted or took too long; nothing was run.
@@ -35,6 +37,7 @@ Exit codes:
   of the command      its own, or 128+n when signal n ended it
   64   usage: the arguments make no sense
   69   unreachable: the store can't be reached or does not answer
+  70   unsafe: the check of the demo failed
   71   a process could not be started, or another part of tenure failed
   75   busy: somebody else has the lease
   76   lost: the lease was lost, and the command was stopped because of it

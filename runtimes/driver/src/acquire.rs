@@ -110,7 +110,15 @@ impl Acquire {
         self
     }
 
-    fn options(&self) -> Result<LeaseOptions, ConfigError> {
+    pub(crate) const fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    pub(crate) fn name(&self) -> Result<&LeaseName, NameError> {
+        self.name.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn options(&self) -> Result<LeaseOptions, ConfigError> {
         let timing = self.tenure.timing(&self.config)?;
         if let Some(text) = &self.text
             && text.len() > Metadata::MAX_TEXT_BYTES

@@ -7,6 +7,7 @@
 mod entries;
 mod notices;
 mod requests;
+mod workers;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,6 +34,7 @@ use crate::store::AnyStore;
 use crate::tenure::Names;
 use crate::trouble::{Kind, Trouble};
 use entries::Entries;
+use workers::Workers;
 
 /// After so many rounds in a row other tasks get their turn.
 const ROUNDS: usize = 16;
@@ -53,6 +55,7 @@ pub(crate) struct Driver<R: Runtime> {
     hints: Option<Hints>,
     inbox: mpsc::UnboundedReceiver<Request>,
     entries: Entries,
+    workers: Workers,
     /// What is kept with every record of this process.
     metadata: Metadata,
     /// Those who wait for the end, and until when.
@@ -96,6 +99,7 @@ impl<R: Runtime> Driver<R> {
             hints: None,
             inbox,
             entries: Entries::default(),
+            workers: Workers::default(),
             metadata,
             leaving: Vec::new(),
             told: false,
@@ -110,6 +114,7 @@ impl<R: Runtime> Driver<R> {
     fn round(&mut self, cx: &mut Context<'_>) -> bool {
         let now = self.runtime.now();
         let mut busy = self.take_requests(now, cx);
+        busy |= self.take_ended(now, cx);
         busy |= self.take_deliveries(now, cx);
         busy |= self.take_hints(now, cx);
         self.tell_node(now, Event::Timeout);
@@ -307,6 +312,7 @@ impl<R: Runtime> Driver<R> {
         let counters = self.node.counters();
         let counts = self.carrier.counts;
         self.stats.held = self.entries.held();
+        self.stats.workers = self.workers.len();
         self.stats.open = self.node.len();
         self.stats.in_flight = self.carrier.len();
         self.stats.operations = counts.operations;

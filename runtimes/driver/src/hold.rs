@@ -34,6 +34,8 @@ struct State {
     stop: Option<StopReason>,
     /// Why the work must have ended. Once set, nothing revives the hold.
     over: Option<LostReason>,
+    /// The work is to be stopped without its consent.
+    killed: bool,
     /// Those who wait for `stop` or `over`.
     waiting: Wakers,
     /// Those who wait for `deadlines` to change.
@@ -53,6 +55,7 @@ impl Hold {
             renewals: 0,
             stop: None,
             over: None,
+            killed: false,
             waiting: Wakers::default(),
             watching: Wakers::default(),
         };
@@ -123,6 +126,14 @@ impl Hold {
     /// The work must have ended. The first reason stays.
     pub(crate) fn lose(&self, stop: StopReason, why: LostReason) {
         self.change(|state, woken| self.end(state, stop, why, woken));
+    }
+
+    /// The work is to be stopped without its consent.
+    pub(crate) fn kill(&self) {
+        self.change(|state, woken| {
+            state.killed = true;
+            state.waiting.take(woken);
+        });
     }
 
     fn end(&self, state: &mut State, stop: StopReason, why: LostReason, woken: &mut Vec<Waker>) {
@@ -221,6 +232,26 @@ impl Ending {
             let hold = &self.hold;
             let sleep = self.sleep.get_or_insert_with(|| hold.clock.sleep_until(hold.deadlines().fence_at));
             // A renewal moves the fence; the sleep is armed anew only when the old one is over.
+            match sleep.as_mut().poll(cx) {
+                Poll::Ready(()) => self.sleep = None,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Ready once the work is to be stopped without its consent: because the driver says so, or by the clock.
+    pub(crate) fn poll_killed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let (replaced, killed, kill_at) = {
+                let mut state = self.hold.lock();
+                let replaced = state.waiting.register(&mut self.place, cx.waker());
+                (replaced, state.killed, state.deadlines.kill_at)
+            };
+            drop(replaced);
+            if killed || self.hold.clock.now() >= kill_at {
+                return Poll::Ready(());
+            }
+            let sleep = self.sleep.get_or_insert_with(|| self.hold.clock.sleep_until(kill_at));
             match sleep.as_mut().poll(cx) {
                 Poll::Ready(()) => self.sleep = None,
                 Poll::Pending => return Poll::Pending,

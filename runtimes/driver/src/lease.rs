@@ -154,7 +154,7 @@ impl Lease {
     /// A token for tasks that work under this lease: it tells them when to stop. It does not keep the lease.
     #[must_use]
     pub fn signal(&self) -> Signal {
-        Signal { hold: Arc::clone(&self.hold) }
+        Signal::new(Arc::clone(&self.hold))
     }
 
     /// Gives the lease back and waits for what the store says. Nothing of the work may run any more.
@@ -194,6 +194,10 @@ pub struct Signal {
 }
 
 impl Signal {
+    pub(crate) const fn new(hold: Arc<Hold>) -> Self {
+        Self { hold }
+    }
+
     /// Whether the work is to end, or must have ended.
     #[must_use]
     pub fn is_stopping(&self) -> bool {

@@ -29,6 +29,7 @@ mod tests;
 mod trouble;
 mod wakers;
 mod watches;
+mod worker;
 
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};
@@ -41,3 +42,4 @@ pub use store::AnyStore;
 pub use tenure::{Closed, Interrupted, RequestError, StillHeld, Tenure};
 pub use tenure_core as core;
 pub use tenure_store as store_contract;
+pub use worker::{Ctx, DrainError, Outcome, Worker, WorkerError, WorkerSetup, WorkerStatus};

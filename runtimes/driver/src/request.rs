@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
-use tenure_core::{LeaseName, LeaseOptions, ReleaseOutcome};
+use tenure_core::{LeaseName, LeaseOptions, ReleaseOutcome, WorkerOptions};
 use tenure_store::{Eviction, LeaseRecord, StoreError};
 
 use crate::acquire::{AcquireError, Candidate};
 use crate::hold::Hold;
+use crate::runtime::SharedClock;
+use crate::worker::{Tie, Work};
 
 /// A candidacy and the hold that comes of it, as the handles number them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,11 +32,25 @@ pub(crate) enum Request {
     },
     /// Give a candidacy up, or a lease back.
     Release { ticket: Ticket, outcome: Option<oneshot::Sender<ReleaseOutcome>> },
+    /// Start a worker.
+    Worker(Box<NewWorker>),
+    /// End a worker; `hard` leaves its work no time for it.
+    EndWorker { ticket: Ticket, hard: bool },
     /// Look at the store, or change something there by hand.
     Look(Look),
     /// Take no new candidacies, ask all work to stop; `done` is answered once nothing is held any more, or
     /// with what still is after `budget`.
     Shutdown { budget: Duration, done: oneshot::Sender<Vec<LeaseName>> },
+}
+
+pub(crate) struct NewWorker {
+    pub(crate) ticket: Ticket,
+    pub(crate) name: LeaseName,
+    pub(crate) options: WorkerOptions,
+    pub(crate) work: Work,
+    /// Runs the work.
+    pub(crate) runtime: SharedClock,
+    pub(crate) tie: Tie,
 }
 
 pub(crate) enum Look {

@@ -19,6 +19,9 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// Runs a task. May be called from any thread. A runtime that can't run it drops it.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
+    /// The runtime of whoever calls this, for work of theirs; this very one unless it has a thread of its own.
+    fn here(&self) -> Self;
+
     /// Waits until the clock has reached `at`; late after a sleep of the machine by at most a second.
     ///
     /// It may be called and awaited from any thread, inside of the runtime or not, and never panics. If the
@@ -55,6 +58,8 @@ pub mod sealed {
 /// A [`Runtime`] without its type, as the handles hold it.
 pub(crate) trait Clock: Send + Sync {
     fn now(&self) -> Instant;
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+    fn here(&self) -> SharedClock;
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
     fn interrupted(&self) -> BoxFuture<'static, ()>;
 }
@@ -62,6 +67,14 @@ pub(crate) trait Clock: Send + Sync {
 impl<R: Runtime> Clock for R {
     fn now(&self) -> Instant {
         Runtime::now(self)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        Runtime::spawn(self, task);
+    }
+
+    fn here(&self) -> SharedClock {
+        Arc::new(Runtime::here(self))
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {

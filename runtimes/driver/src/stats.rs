@@ -10,6 +10,12 @@ pub struct Stats {
     pub open: usize,
     /// Requests to the store that are on their way or queued now.
     pub in_flight: usize,
+    /// Workers that have not ended now.
+    pub workers: usize,
+    /// Runs of their work that were started.
+    pub runs: u64,
+    /// Runs that failed: with an error or a panic. Those that were stopped are none of them.
+    pub failed_runs: u64,
     /// Leases acquired.
     pub acquired: u64,
     /// Renewals acknowledged.

@@ -12,14 +12,16 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use tenure_core::{
     ConfigError, Identity, Instant, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming, NameError, WaitLimit,
+    WorkerOptions,
 };
 use tenure_store::{Eviction, LeaseRecord, Limits, StoreError};
 
 use crate::acquire::{Acquire, AcquireError, Candidate};
 use crate::hold::Hold;
-use crate::request::{Claim, Look, Request, Requests, Ticket};
+use crate::request::{Claim, Look, NewWorker, Request, Requests, Ticket};
 use crate::runtime::SharedClock;
 use crate::stats::Stats;
+use crate::worker::{Ctx, Outcome, Tie, Work, WorkerSetup};
 
 /// Leases for a program, over one store. Made by a [`Builder`](crate::Builder); cloning shares it.
 ///
@@ -79,6 +81,49 @@ impl Tenure {
         Acquire::new(self.clone(), LeaseName::new(name), WaitLimit::No)
     }
 
+    /// A worker: `work` is started whenever this process gets the lease `name`, and stopped before another may start
+    /// it. Set it up and [`start`](WorkerSetup::start) it. This is the form for leader election, and for whatever is to
+    /// run on one instance at a time for as long as the program does.
+    ///
+    /// `work` makes the future of each run; it may return `()` or a result. Work that ends is started again after a
+    /// while, here or on another instance, wherever the lease goes next: see [`WorkerSetup::restart`]. A panic is a
+    /// failed run, no more.
+    ///
+    /// The future is dropped at an await point when the lease is lost. [`Ctx::draining`] tells it before, where there is
+    /// time to end in order: when the worker is drained, and at [`shutdown`](Tenure::shutdown). Blocking code and
+    /// detached tasks can't be stopped: give them a [`signal`](Ctx::signal). Work that does not end keeps its lease.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::connect("memory:").await?;
+    /// # async fn next_job() {}
+    /// # async fn process(job: (), token: tenure::Token) -> Result<(), std::io::Error> { Ok(()) }
+    /// let worker = tenure
+    ///     .worker("queue", |ctx| async move {
+    ///         while !ctx.is_draining() {
+    ///             let job = next_job().await;
+    ///             process(job, ctx.token()).await?;
+    /// #           tokio::task::yield_now().await;
+    ///         }
+    ///         Ok::<_, std::io::Error>(())
+    ///     })
+    ///     .start()?;
+    /// // ... the program does other things, and in the end:
+    /// worker.drain().await?;
+    /// tenure.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn worker<W, F>(&self, name: impl AsRef<str>, work: W) -> WorkerSetup
+    where
+        W: FnMut(Ctx) -> F + Send + 'static,
+        F: Future + Send + 'static,
+        F::Output: Outcome,
+    {
+        WorkerSetup::new(self, name, work)
+    }
+
     /// Who holds a lease, for people to look at; `None` if nobody does. It may be out of date.
     ///
     /// # Errors
@@ -127,10 +172,12 @@ impl Tenure {
     /// Gives back what is held, and ends.
     ///
     /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
-    /// work under a lease is asked to stop; as each guard goes, its lease is given back. Returns once all are,
-    /// and the store is closed; or when the budget is over ([`Builder::shutdown_budget`], default 2 s). What is
-    /// held then is renewed until its guard goes. Where nothing is held, a store that does not answer delays it by
-    /// half a second at most. It may be called again, and from several places.
+    /// work under a lease is asked to stop, and workers are drained; as each guard goes, and each run ends, its lease
+    /// is given back. Returns once all are, and the store is closed; or when the budget is over
+    /// ([`Builder::shutdown_budget`], default 2 s). What is held then is renewed until its guard goes, or its run has
+    /// ended: to give workers the whole of their drain timeout, [drain](crate::Worker::drain) them before. Where
+    /// nothing is held, a store that does not answer delays it by half a second at most. It may be called again, and
+    /// from several places.
     ///
     /// [`Builder::shutdown_budget`]: crate::Builder::shutdown_budget
     ///
@@ -153,7 +200,7 @@ impl Tenure {
     /// or panics.
     ///
     /// On SIGINT or SIGTERM all work under leases is asked to stop (see
-    /// [`Lease::stopping`](crate::Lease::stopping)), and candidates that wait fail with
+    /// [`Lease::stopping`](crate::Lease::stopping)), workers are drained, and candidates that wait fail with
     /// [`AcquireError::ShuttingDown`]; `work` goes on, to end by itself. On a second signal it is dropped. The
     /// signals keep this meaning for the rest of the process's life. Leases that can't be given back in time are
     /// named in a warning.
@@ -249,6 +296,24 @@ impl Tenure {
         resolve(config, &self.0.limits)
     }
 
+    pub(crate) fn start_worker(
+        &self,
+        name: LeaseName,
+        options: WorkerOptions,
+        work: Work,
+        shared: &Arc<crate::worker::Shared>,
+    ) -> Result<(Ticket, Requests), Closed> {
+        let ticket = self.ticket();
+        let (runtime, tie) = (self.0.clock.here(), Tie(Arc::clone(shared)));
+        let new = NewWorker { ticket, name, options, work, runtime, tie };
+        self.0.requests.unbounded_send(Request::Worker(Box::new(new))).map_err(|_| Closed)?;
+        Ok((ticket, self.0.requests.clone()))
+    }
+
+    fn ticket(&self) -> Ticket {
+        Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed))
+    }
+
     /// Sends a candidacy off; `None` if nobody takes it.
     #[expect(clippy::type_complexity, reason = "used once")]
     pub(crate) fn enter(
@@ -257,7 +322,7 @@ impl Tenure {
         options: LeaseOptions,
         candidate: Option<Arc<Candidate>>,
     ) -> Option<(Claim, oneshot::Receiver<Result<Arc<Hold>, AcquireError>>)> {
-        let ticket = Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed));
+        let ticket = self.ticket();
         let (grant, answer) = oneshot::channel();
         let request = Request::Acquire { ticket, name, options, candidate, grant };
         self.0.requests.unbounded_send(request).ok()?;

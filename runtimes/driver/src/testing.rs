@@ -36,6 +36,9 @@ struct State {
     spawned: Vec<Weak<Task>>,
     interrupts: usize,
     listeners: Vec<Waker>,
+    /// Runs what belongs to whoever calls, in place of this one.
+    guest: Option<TestRuntime>,
+    ended: bool,
 }
 
 impl Default for State {
@@ -49,6 +52,8 @@ impl Default for State {
             spawned: Vec::new(),
             interrupts: 0,
             listeners: Vec::new(),
+            guest: None,
+            ended: false,
         }
     }
 }
@@ -142,9 +147,18 @@ impl TestRuntime {
         }
     }
 
-    /// Drops all tasks, as a runtime does that is shut down.
+    /// From now on whoever calls does so from `guest`.
+    pub fn lend(&self, guest: &Self) {
+        self.0.lock().guest = Some(guest.clone());
+    }
+
+    /// Drops all tasks, as a runtime does that is shut down, and all that are spawned later.
     pub fn shut_down(&self) {
-        let spawned = std::mem::take(&mut self.0.lock().spawned);
+        let spawned = {
+            let mut state = self.0.lock();
+            state.ended = true;
+            std::mem::take(&mut state.spawned)
+        };
         for task in spawned.iter().filter_map(Weak::upgrade) {
             let future = task.future.lock().unwrap_or_else(PoisonError::into_inner).take();
             if future.is_some() {
@@ -219,6 +233,10 @@ impl Runtime for TestRuntime {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let ended = self.0.lock().ended;
+        if ended {
+            return drop(task);
+        }
         self.0.tasks.fetch_add(1, Ordering::Relaxed);
         let future = Mutex::new(Some(task));
         let task = Arc::new(Task { future, queued: AtomicBool::new(false), runtime: Arc::clone(&self.0) });
@@ -228,6 +246,10 @@ impl Runtime for TestRuntime {
             state.spawned.push(Arc::downgrade(&task));
         }
         task.wake();
+    }
+
+    fn here(&self) -> Self {
+        self.0.lock().guest.clone().unwrap_or_else(|| self.clone())
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {

@@ -7,7 +7,9 @@ mod faults;
 mod holding;
 mod logging;
 mod misbehaving;
+mod troubled;
 mod waiting;
+mod working;
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -19,12 +19,15 @@ pub(crate) enum Kind {
     Starved,
     /// A grant came too late.
     TooLate,
+    /// A worker's work failed, or does not end.
+    Work,
     /// The store, or this program, does what it must not do.
     Bug,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::Store, Self::InDoubt, Self::Lost, Self::Starved, Self::TooLate, Self::Bug];
+    const ALL: [Self; 7] =
+        [Self::Store, Self::InDoubt, Self::Lost, Self::Starved, Self::TooLate, Self::Work, Self::Bug];
 
     const fn what(self) -> &'static str {
         match self {
@@ -33,6 +36,7 @@ impl Kind {
             Self::Lost => "leases were lost",
             Self::Starved => "renewals were sent late because this program was kept from running",
             Self::TooLate => "leases were granted too late to be of use",
+            Self::Work => "work failed, or does not end",
             Self::Bug => "surprises in the store's answers",
         }
     }

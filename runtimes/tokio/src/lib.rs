@@ -55,7 +55,7 @@ impl Tokio {
     }
 
     /// The runtime of whoever waits: that of the driver may be another one, and stuck or gone.
-    fn here(&self) -> Option<Handle> {
+    fn near(&self) -> Option<Handle> {
         Handle::try_current().ok().or_else(|| self.handle.clone())
     }
 }
@@ -77,8 +77,12 @@ impl Runtime for Tokio {
         }
     }
 
+    fn here(&self) -> Self {
+        Self { handle: self.near(), own: None }
+    }
+
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        let Some(handle) = self.here() else { return Box::pin(std::future::pending()) };
+        let Some(handle) = self.near() else { return Box::pin(std::future::pending()) };
         // A task, because a sleep of tokio panics when it is polled while its runtime ends.
         let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at)));
         Box::pin(async move {
@@ -97,7 +101,7 @@ impl Runtime for Tokio {
     }
 
     fn interrupted(&self) -> BoxFuture<'static, ()> {
-        let Some(handle) = self.here() else { return Box::pin(std::future::pending()) };
+        let Some(handle) = self.near() else { return Box::pin(std::future::pending()) };
         // Here rather than in the task: from the call on, a signal is not to end the process.
         let signals = {
             let _entered = handle.enter();

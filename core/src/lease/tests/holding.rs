@@ -30,7 +30,9 @@ fn run_with(bench: &mut Bench, end: Instant, reply: Reply) -> Vec<(Instant, Outp
 
 fn stops(all: &[(Instant, Output)]) -> Vec<(Instant, Output)> {
     all.iter()
-        .filter(|(_, output)| matches!(output, Output::Command(Command::StopWorkload { .. })))
+        .filter(|(_, output)| {
+            matches!(output, Output::Command(Command::DrainWorkload { .. } | Command::StopWorkload { .. }))
+        })
         .cloned()
         .collect()
 }
@@ -118,8 +120,10 @@ fn the_first_input_after_a_pause_fences_before_anything_else() {
 fn found_at_or_after_the_kill_the_work_is_stopped_hard_without_being_asked() {
     let mut bench = held(options());
     let outputs = bench.timeout(kill());
-    let stops: Vec<_> =
-        commands(&outputs).into_iter().filter(|c| matches!(c, Command::StopWorkload { .. })).collect();
+    let stops: Vec<_> = commands(&outputs)
+        .into_iter()
+        .filter(|c| matches!(c, Command::DrainWorkload { .. } | Command::StopWorkload { .. }))
+        .collect();
     assert_eq!(stops, [&Command::StopWorkload { lease: KEY, how: Stop::Hard, why: StopReason::Fence }]);
 }
 
@@ -261,7 +265,7 @@ fn a_late_acknowledgement_of_an_older_attempt_counts_from_its_own_emission() {
 fn a_drain_asks_gives_the_grace_renews_throughout_and_releases_only_after_the_end() {
     let mut bench = held(LeaseOptions { grace: Duration::from_secs(40), ..options() });
     bench.lease.drain(ms(1_000));
-    assert_eq!(bench.drain(), [stop(Stop::Ask, StopReason::Drain)]);
+    assert_eq!(bench.drain(), [drain_work(StopReason::Drain)]);
     let all = run_with(&mut bench, ms(120_000), Reply::Renewed);
     assert_eq!(stops(&all), [(ms(41_000), stop(Stop::Hard, StopReason::Drain))]);
     let renewals =
@@ -307,10 +311,7 @@ fn the_maximum_hold_stops_with_grace_then_hard_and_only_then_abandons() {
     let all = run_with(&mut bench, ms(200_000), Reply::Renewed);
     assert_eq!(
         stops(&all),
-        [
-            (ms(60_000), stop(Stop::Ask, StopReason::MaxHold)),
-            (ms(70_000), stop(Stop::Hard, StopReason::MaxHold))
-        ]
+        [(ms(60_000), drain_work(StopReason::MaxHold)), (ms(70_000), stop(Stop::Hard, StopReason::MaxHold))]
     );
     let abandoned = Notice::Lost { lease: KEY, token: token(10), why: LossReason::Abandoned };
     assert!(all.contains(&(ms(72_000), Output::Notice(abandoned))), "{all:?}");
@@ -459,7 +460,7 @@ fn huge_waits_graces_and_holds_overflow_nothing_and_never_end() {
     bench.lease.drain(ms(600_000));
     all.extend(bench.drain().into_iter().map(|output| (ms(600_000), output)));
     all.extend(run_with(&mut bench, ms(1_200_000), Reply::Renewed));
-    assert_eq!(stops(&all), [(ms(600_000), stop(Stop::Ask, StopReason::Drain))]);
+    assert_eq!(stops(&all), [(ms(600_000), drain_work(StopReason::Drain))]);
     assert!(
         bench.lease.deadlines().is_some_and(|deadlines| deadlines.fence_at > ms(1_200_000)),
         "it is kept"

@@ -1,5 +1,7 @@
 //! A random walk through everything that can happen to a node, with its books checked at every step.
 
+use alloc::collections::BTreeMap;
+
 use super::*;
 use crate::jitter::Jitter;
 use crate::lease::Phase;
@@ -9,6 +11,9 @@ struct Walk {
     dice: SplitMix,
     now: Instant,
     keys: Vec<LeaseKey>,
+    workers: Vec<WorkerKey>,
+    /// Leases under which a workload was started, and has not ended.
+    working: BTreeMap<LeaseKey, (WorkerKey, Token)>,
     /// Commands that want a reply; some are answered twice.
     open: Vec<Command>,
     token: u64,
@@ -21,6 +26,8 @@ impl Walk {
             dice: SplitMix::new(seed),
             now: ms(0),
             keys: Vec::new(),
+            workers: Vec::new(),
+            working: BTreeMap::new(),
             open: Vec::new(),
             token: 0,
         }
@@ -37,7 +44,7 @@ impl Walk {
     fn step(&mut self) {
         let index = self.below(self.keys.len().max(1));
         let key = self.keys.get(index).copied();
-        match (self.below(16), key) {
+        match (self.below(18), key) {
             (0, _) if self.node.len() < 12 => {
                 let wait = [
                     WaitLimit::Forever,
@@ -51,10 +58,32 @@ impl Walk {
                 let name = self.some_name();
                 self.keys.push(self.node.acquire(self.now, name, options).expect("not shutting down"));
             }
+            (16, _) if self.workers.len() < 3 => {
+                let when = [Restart::Always, Restart::OnFailure, Restart::Never][self.below(3)];
+                let mut options = WorkerOptions::new(options());
+                options.restart = RestartPolicy::new(when);
+                options.lease.max_hold = (self.below(3) == 0).then(|| Duration::from_secs(20));
+                let name = self.some_name();
+                let worker = self.node.start_worker(self.now, name, options).expect("not shutting down");
+                self.workers.push(worker);
+            }
+            (17, _) if !self.workers.is_empty() && self.below(4) == 0 => {
+                let index = self.below(self.workers.len());
+                let worker = self.workers[index];
+                if self.below(2) == 0 {
+                    self.node.drain_worker(self.now, worker).expect("known");
+                } else {
+                    self.node.stop_worker(self.now, worker).expect("known");
+                }
+            }
+            // The work of a worker ends when it does, see below.
+            (1, Some(key)) if self.node.worker(key).is_some() => {}
             (1, Some(key)) => self.node.release(self.now, key).expect("known"),
             (2, Some(key)) => self.node.drain(self.now, key).expect("known"),
             (3, Some(lease)) => {
-                self.node.handle(self.now, Event::WorkloadExited { lease }).expect("known");
+                let exit = [Exit::Completed, Exit::Failed, Exit::NotStarted][self.below(3)];
+                self.working.remove(&lease);
+                self.node.handle(self.now, Event::WorkloadExited { lease, exit }).expect("known");
             }
             (4, _) => {
                 let name = self.some_name();
@@ -115,6 +144,36 @@ impl Walk {
     fn drain(&mut self) {
         for output in drain(&mut self.node) {
             match output {
+                Output::Command(Command::StartWorkload { worker, lease, token, .. }) => {
+                    assert_eq!(self.node.valid(self.now, lease), Some(token), "started without a lease");
+                    assert!(!self.works(worker), "{worker} is started beside itself");
+                    self.working.insert(lease, (worker, token));
+                }
+                Output::Command(
+                    Command::DrainWorkload { lease, .. } | Command::StopWorkload { lease, .. },
+                ) => {
+                    let of_worker = self.node.worker(lease).is_some();
+                    assert!(
+                        !of_worker || self.working.contains_key(&lease),
+                        "what was never started is stopped"
+                    );
+                }
+                Output::Command(Command::Release { lease, token, .. })
+                    if self
+                        .working
+                        .get(&lease)
+                        .is_some_and(|(_, under)| token.is_none_or(|it| it == *under)) =>
+                {
+                    panic!("released while the work runs")
+                }
+                Output::Notice(Notice::Campaigning { worker, lease }) => {
+                    assert!(!self.works(worker), "{worker} campaigns while it works");
+                    self.keys.push(lease);
+                }
+                Output::Notice(Notice::WorkerEnded { worker }) => {
+                    assert!(!self.works(worker), "{worker} has ended, and works");
+                    self.workers.retain(|other| *other != worker);
+                }
                 Output::Command(command) if command.id().is_some() => self.open.push(command),
                 Output::Notice(Notice::Ended { lease }) => self.keys.retain(|key| *key != lease),
                 _ => {}
@@ -125,6 +184,10 @@ impl Walk {
         }
     }
 
+    fn works(&self, worker: WorkerKey) -> bool {
+        self.working.values().any(|(other, _)| *other == worker)
+    }
+
     /// What holds whenever everything was polled.
     fn check(&self) {
         let node = &self.node;
@@ -133,7 +196,7 @@ impl Walk {
         for (key, entry) in &node.leases {
             assert_eq!(entry.deadline, entry.lease.deadline());
             assert!(entry.deadline.is_none_or(|at| at > self.now), "{key} is overdue");
-            deadlines.extend(entry.deadline.map(|at| (at, *key)));
+            deadlines.extend(entry.deadline.map(|at| (at, Machine::Lease(*key))));
             let phase = entry.lease.phase();
             let may_sleep = phase == Phase::Idle || phase == Phase::Holding && node.deadlines(*key).is_none();
             assert!(entry.deadline.is_some() || may_sleep, "{key} hangs for ever");
@@ -144,6 +207,10 @@ impl Walk {
             if slot.active != Some(*key) && queued {
                 assert_eq!(phase, Phase::Idle, "{key} talks to the store out of turn");
             }
+        }
+        for (key, entry) in &node.workers {
+            let deadline = entry.check(self.now);
+            deadlines.extend(deadline.map(|at| (at, Machine::Worker(*key))));
         }
         assert_eq!(deadlines, node.deadlines);
         assert_eq!(node.names.len(), node.slots.len());
@@ -183,6 +250,10 @@ fn the_books_agree_whatever_happens_and_nothing_is_left_in_the_end() {
         walk.node.shutdown(walk.now);
         walk.drain();
         walk.check();
+        for lease in core::mem::take(&mut walk.working).into_keys() {
+            let exited = Event::WorkloadExited { lease, exit: Exit::Completed };
+            walk.node.handle(walk.now, exited).expect("known");
+        }
         for key in walk.keys.clone() {
             walk.node.release(walk.now, key).expect("known");
         }

@@ -169,7 +169,8 @@ fn stopped_for_three_ttls(continued: impl FnOnce(Pid, &Began)) {
     let ended = dead(&began);
     println!("after three TTLs: killed {:?} after it went on", between(went_on, ended));
     assert_eq!(holder.code(), Some(76), "lost");
-    let late: Vec<_> = place.evidence("first").units.into_iter().filter(|unit| unit.end > went_on).collect();
+    let units = place.evidence("first").history.units;
+    let late: Vec<_> = units.into_iter().filter(|unit| unit.end > went_on).collect();
     assert!(late.len() <= 5, "at once, not after {} units of work: {late:?}", late.len());
     assert!(late.iter().all(|unit| unit.token < started.token), "its token is the lower one");
     assert!(between(went_on, ended) < Duration::from_secs(5));
@@ -248,8 +249,10 @@ fn what_a_command_started_in_a_session_of_its_own_is_killed_as_well() {
     );
     let mut holder = Running::start(place.tenure(&["run", "--lease", "job", "--", "sh", "-c", &script]));
     let workers = eventually("both to work", || {
-        let units = ["near", "far"].map(|file| place.evidence(file).units);
-        let [Some(one), Some(other)] = units.map(|units| units.first().map(|unit| unit.process)) else {
+        let units = ["near", "far"].map(|file| place.evidence(file).history.units);
+        let [Some(one), Some(other)] =
+            units.map(|units| units.first().map(|unit| Pid::from_raw(unit.process).unwrap()))
+        else {
             return None;
         };
         Some([one, other])
@@ -312,7 +315,7 @@ fn what_survives_the_deaths_of_supervisor_and_guardian_keeps_the_lease_from_pass
     let mut holder = place.work(&[], FILE, &["--below"]);
     let began = place.began_above(FILE, 0);
     place.worked(FILE, began.token);
-    let below = place.evidence(FILE).units[0].process;
+    let below = Pid::from_raw(place.evidence(FILE).history.units[0].process).unwrap();
     for signal in [Signal::STOP, Signal::KILL] {
         // Stopped first, so that neither sees the other's death.
         kill_process(began.parent, signal).unwrap();

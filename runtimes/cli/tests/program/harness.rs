@@ -12,6 +12,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::history::{History, Line};
+
 /// Far more than anything here takes; a test that waits this long has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
@@ -89,7 +91,7 @@ impl Place {
     /// Waits until somebody has done a unit of work under this token.
     pub(crate) fn worked(&self, file: &str, token: u64) {
         eventually("a unit of work", || {
-            self.evidence(file).units.iter().any(|unit| unit.token == token).then_some(())
+            self.evidence(file).history.units.iter().any(|unit| unit.token == token).then_some(())
         });
     }
 }
@@ -266,36 +268,26 @@ pub(crate) struct Began {
     pub(crate) at: u64,
 }
 
-/// A unit of work that was done.
-#[derive(Clone, Debug)]
-pub(crate) struct Unit {
-    pub(crate) token: u64,
-    pub(crate) process: Pid,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
 /// What the witnesses wrote.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     /// The commands themselves; children that they let do the work are left out.
     pub(crate) began: Vec<Began>,
-    pub(crate) units: Vec<Unit>,
+    pub(crate) history: History,
     /// Token and time.
     pub(crate) ended: Vec<(u64, u64)>,
-    /// What must not be: overlaps, and survivors.
-    pub(crate) breaches: Vec<String>,
+    /// What must not be: who still lived when the next one began.
+    pub(crate) survivors: Vec<String>,
 }
 
 impl Evidence {
     fn read(path: &Path) -> Self {
         let mut evidence = Self::default();
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [what, _lease, token, process, details @ ..] = &fields[..] else { panic!("{line:?}") };
-            let (token, process) = (number(token), pid(process));
-            match (*what, details) {
+        for text in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+            let line = Line::parse(text).unwrap_or_else(|| panic!("{text:?}"));
+            let (token, process) = (line.token, Pid::from_raw(line.process).unwrap());
+            match (line.what, &line.details[..]) {
                 ("began", [group, parent, at]) => {
                     let began =
                         Began { token, process, group: pid(group), parent: pid(parent), at: number(at) };
@@ -303,12 +295,11 @@ impl Evidence {
                         evidence.began.push(began);
                     }
                 }
-                ("unit", [start, end]) => {
-                    evidence.units.push(Unit { token, process, start: number(start), end: number(end) });
-                }
+                ("unit", _) => evidence.history.units.push(line.unit().unwrap_or_else(|| panic!("{text:?}"))),
+                ("overlap", _) => evidence.history.refused.extend(line.unit()),
                 ("ended", [at]) => evidence.ended.push((token, number(at))),
-                ("overlap" | "alive", _) => evidence.breaches.push(line.to_owned()),
-                _ => panic!("{line:?}"),
+                ("alive", _) => evidence.survivors.push(text.to_owned()),
+                _ => panic!("{text:?}"),
             }
         }
         evidence
@@ -316,13 +307,9 @@ impl Evidence {
 
     /// No two worked at the same time, nobody saw a survivor, and tokens rose with time.
     pub(crate) fn must_be_clean(&self) {
-        assert!(self.breaches.is_empty(), "{:#?}", self.breaches);
-        let mut units = self.units.clone();
-        units.sort_by_key(|unit| unit.start);
-        for pair in units.windows(2) {
-            assert!(pair[0].end <= pair[1].start, "overlap: {pair:?}");
-            assert!(pair[0].token <= pair[1].token, "an older token at work later: {pair:?}");
-        }
+        assert!(self.survivors.is_empty(), "{:#?}", self.survivors);
+        let breaches = self.history.check();
+        assert!(breaches.is_empty(), "{breaches:#?}");
     }
 }
 

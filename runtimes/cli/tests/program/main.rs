@@ -3,7 +3,11 @@
 #![cfg(target_os = "linux")]
 
 mod crashes;
+mod demo;
 mod harness;
+#[path = "../../src/history.rs"]
+#[expect(dead_code, reason = "the program uses the rest")]
+mod history;
 mod operators;
 mod outages;
 mod signals;

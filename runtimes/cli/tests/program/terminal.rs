@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use crate::harness::{Place, attentive, eventually, witness_program};
 
 /// A shell script at a terminal of its own, with us at the keyboard.
-struct Session {
+pub(crate) struct Session {
     keyboard: File,
     screen: Arc<Mutex<Vec<u8>>>,
     child: Child,
@@ -21,7 +21,7 @@ struct Session {
 impl Session {
     /// Runs a script in which `$T` is `tenure run --lease job --`, and `$W` the witness. The shell that runs it leads
     /// the session and has no job control, so that all it starts is in its own process group.
-    fn start(place: &Place, script: &str) -> Self {
+    pub(crate) fn start(place: &Place, script: &str) -> Self {
         Self::shell(place, &["sh", "-c", script])
     }
 
@@ -59,22 +59,22 @@ impl Session {
         Self { keyboard: keyboard.into(), screen, child }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
-    fn shows(&self, text: &str) {
+    pub(crate) fn shows(&self, text: &str) {
         let found = std::panic::catch_unwind(|| {
             eventually(text, || self.screen().contains(text).then_some(()));
         });
         assert!(found.is_ok(), "{text:?} is not on the screen: {:?}", self.screen());
     }
 
-    fn ends(&mut self) -> Option<i32> {
+    pub(crate) fn ends(&mut self) -> Option<i32> {
         eventually("the session's end", || self.child.try_wait().unwrap()).code()
     }
 }

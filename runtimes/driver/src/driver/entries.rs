@@ -4,28 +4,44 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use futures::channel::oneshot;
-use tenure_core::{LeaseKey, LeaseName, ReleaseOutcome};
+use tenure_core::{AcquireFailure, LeaseKey, LeaseName, ReleaseOutcome};
 use tenure_store::{Holder, StoreError};
 
 use crate::acquire::{AcquireError, Candidate};
 use crate::hold::Hold;
 use crate::request::Ticket;
+use crate::worker::Tie;
 
 /// A candidacy, and the hold that comes of it.
 pub(super) struct Entry {
     pub(super) name: LeaseName,
-    pub(super) ticket: Ticket,
+    /// `None` for a worker's.
+    pub(super) ticket: Option<Ticket>,
     pub(super) ttl: std::time::Duration,
     pub(super) candidate: Option<Arc<Candidate>>,
     /// The candidate waits for as long as it takes and hears nothing of failures.
     pub(super) unheard: bool,
     /// Takes the guard's hold, or the reason why there is none; once.
     pub(super) grant: Option<oneshot::Sender<Result<Arc<Hold>, AcquireError>>>,
+    /// The worker whose run it is for.
+    pub(super) worker: Option<Arc<Tie>>,
     pub(super) hold: Option<Arc<Hold>>,
     /// Whether it was granted, and the store may still have a record of that.
     pub(super) recorded: bool,
     /// Waits for the end of the release.
     pub(super) outcome: Option<oneshot::Sender<ReleaseOutcome>>,
+}
+
+impl Entry {
+    /// Whether the store may have a record of it.
+    pub(super) fn record(&mut self, recorded: bool) {
+        if self.recorded != recorded
+            && let Some(tie) = &self.worker
+        {
+            tie.record(recorded);
+        }
+        self.recorded = recorded;
+    }
 }
 
 /// A name that anybody here is interested in.
@@ -49,15 +65,16 @@ pub(super) struct Entries {
 
 impl Entries {
     pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry) {
-        self.tickets.insert(entry.ticket, key);
+        self.tickets.extend(entry.ticket.map(|ticket| (ticket, key)));
         self.names.entry(entry.name.clone()).or_default().entries += 1;
         self.leases.insert(key, entry);
     }
 
     pub(super) fn remove(&mut self, key: LeaseKey) -> Option<Entry> {
         self.unhold(key);
-        let entry = self.leases.remove(&key)?;
-        self.tickets.remove(&entry.ticket);
+        let mut entry = self.leases.remove(&key)?;
+        entry.record(false);
+        entry.ticket.map(|ticket| self.tickets.remove(&ticket));
         if let Some(known) = self.names.get_mut(&entry.name) {
             known.entries -= 1;
             if known.entries == 0 {
@@ -78,7 +95,7 @@ impl Entries {
     /// The lease is held; `holder` is what others are told of it.
     pub(super) fn hold(&mut self, key: LeaseKey, hold: Arc<Hold>, holder: Holder) {
         let Some(entry) = self.leases.get_mut(&key) else { return };
-        entry.recorded = true;
+        entry.record(true);
         if entry.hold.replace(hold).is_none() {
             self.held += 1;
         }
@@ -124,7 +141,7 @@ impl Entries {
     /// The store has no record of it any more. What is held is another grant: that was the answer to an earlier one.
     pub(super) fn forgotten(&mut self, key: LeaseKey) {
         if let Some(entry) = self.leases.get_mut(&key) {
-            entry.recorded = entry.hold.is_some();
+            entry.record(entry.hold.is_some());
         }
     }
 
@@ -151,6 +168,25 @@ impl Entries {
 
     pub(super) fn holder(&self, name: &LeaseName) -> Option<Holder> {
         self.names.get(name)?.holder.clone()
+    }
+
+    /// Why there is no lease of this name.
+    pub(super) fn acquire_error(&self, name: &LeaseName, why: AcquireFailure) -> AcquireError {
+        let (lease, error) = (name.clone(), Box::new(self.error(name)));
+        match why {
+            AcquireFailure::Busy => AcquireError::Busy { holder: self.holder(name).map(Box::new), lease },
+            AcquireFailure::Unreachable => AcquireError::Unreachable { error, lease },
+            AcquireFailure::Refused => AcquireError::Refused { error, lease },
+            AcquireFailure::StoreRegressed { token, floor } => {
+                AcquireError::StoreRegressed { lease, token, floor }
+            }
+            AcquireFailure::GrantedTooLate => AcquireError::TooLate { lease },
+            AcquireFailure::ShuttingDown => AcquireError::ShuttingDown { lease },
+            other => {
+                tracing::debug!(target: "tenure", failure = ?other, "a failure that this version does not know");
+                AcquireError::Unreachable { error, lease }
+            }
+        }
     }
 
     /// What the store last failed with; without a word of its own, that it did not answer.

@@ -9,7 +9,7 @@ use tenure_core::{
 use tenure_store::{Acquire, Holder, Operation, Release, Renew};
 
 use super::Driver;
-use crate::acquire::{AcquireError, Progress};
+use crate::acquire::Progress;
 use crate::carrier::Order;
 use crate::hold::Hold;
 use crate::lease::LostReason;
@@ -42,6 +42,8 @@ impl<R: Runtime> Driver<R> {
             }
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
+            Command::StartWorkload { worker, lease, token, .. } => self.start_work(now, worker, lease, token),
+            Command::DrainWorkload { lease, why } => self.stop(lease, Stop::Ask, why),
             Command::StopWorkload { lease, how, why } => self.stop(lease, how, why),
         }
     }
@@ -55,6 +57,9 @@ impl<R: Runtime> Driver<R> {
             (_, StopReason::Lost) => hold.lose(why, LostReason::NotYours),
             (Stop::Hard, _) => hold.lose(why, LostReason::Stopped(why)),
             (Stop::Ask, _) => hold.ask(why),
+        }
+        if how == Stop::Hard {
+            hold.kill();
         }
     }
 
@@ -137,7 +142,7 @@ impl<R: Runtime> Driver<R> {
                     candidate.report(Progress::GrantedTooLate { token });
                 }
             }
-            Notice::Failed { lease, why } => self.failed(lease, why),
+            Notice::Failed { lease, why } => self.failed(now, lease, why),
             Notice::Released { lease, outcome } => self.released(lease, outcome),
             Notice::Ended { lease } => {
                 // Only a hold that was lost ends without having been released.
@@ -145,6 +150,10 @@ impl<R: Runtime> Driver<R> {
                     let _nobody_waits = outcome.send(ReleaseOutcome::NotHeld);
                 }
             }
+            Notice::Campaigning { worker, lease } => self.campaigns(worker, lease),
+            Notice::Restarting { worker, failures, at } => self.restarting(now, worker, failures, at),
+            Notice::Stuck { worker, lease } => self.stuck(now, worker, lease),
+            Notice::WorkerEnded { worker } => self.worker_ended(worker),
             other => {
                 tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know")
             }
@@ -168,29 +177,17 @@ impl<R: Runtime> Driver<R> {
         self.trouble.warn(now, Kind::Lost, Some(&hold.name), text);
     }
 
-    fn failed(&mut self, lease: LeaseKey, why: AcquireFailure) {
+    fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
         let Some(entry) = self.entries.of(lease) else { return };
+        if entry.worker.is_some() {
+            return self.worker_refused(now, lease, why);
+        }
         let (name, Some(grant)) = (entry.name.clone(), entry.grant.take()) else { return };
-        let error = Box::new(self.entries.error(&name));
-        let lease = name;
-        let error = match why {
-            AcquireFailure::Busy => {
-                AcquireError::Busy { holder: self.entries.holder(&lease).map(Box::new), lease }
-            }
-            AcquireFailure::Unreachable => AcquireError::Unreachable { error, lease },
-            AcquireFailure::Refused => AcquireError::Refused { error, lease },
-            AcquireFailure::StoreRegressed { token, floor } => {
-                AcquireError::StoreRegressed { lease, token, floor }
-            }
-            AcquireFailure::GrantedTooLate => AcquireError::TooLate { lease },
-            AcquireFailure::ShuttingDown => AcquireError::ShuttingDown { lease },
-            // The candidate itself gave up, and is gone.
-            AcquireFailure::GivenUp => return,
-            other => {
-                tracing::debug!(target: "tenure", failure = ?other, "a failure that this version does not know");
-                AcquireError::Unreachable { error, lease }
-            }
-        };
+        // The candidate itself gave up, and is gone.
+        if why == AcquireFailure::GivenUp {
+            return;
+        }
+        let error = self.entries.acquire_error(&name, why);
         tracing::debug!(target: "tenure", "not acquired: {error}");
         let _nobody_waits = grant.send(Err(error));
     }
@@ -199,7 +196,7 @@ impl<R: Runtime> Driver<R> {
         self.stats.released += 1;
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
-        entry.recorded = false;
+        entry.record(false);
         tracing::info!(target: "tenure", lease = entry.name.as_str(), ?outcome, "lease released");
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);

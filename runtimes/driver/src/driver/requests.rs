@@ -36,11 +36,12 @@ impl<R: Runtime> Driver<R> {
                     Ok(key) => {
                         let entry = Entry {
                             name,
-                            ticket,
+                            ticket: Some(ticket),
                             ttl,
                             candidate,
                             unheard,
                             grant: Some(grant),
+                            worker: None,
                             hold: None,
                             recorded: false,
                             outcome: None,
@@ -67,6 +68,8 @@ impl<R: Runtime> Driver<R> {
                 // It had ended before.
                 None => drop(outcome.map(|outcome| outcome.send(ReleaseOutcome::NotHeld))),
             },
+            Request::Worker(new) => self.start_worker(now, *new),
+            Request::EndWorker { ticket, hard } => self.end_worker(now, ticket, hard),
             Request::Look(look) => self.look(now, look),
             Request::Shutdown { budget, done } => {
                 self.leaving.push((now + budget, done));

@@ -182,3 +182,51 @@ fn a_starved_renewal_says_so_and_what_to_do() {
         assert!(warnings[0].contains("renewal starved") && warnings[0].contains("blocking"), "{warnings:#?}");
     });
 }
+
+#[test]
+fn work_that_is_stopped_by_choice_is_no_trouble_and_a_loss_is_warned_of_once() {
+    for how in ["drain", "timeout", "stop", "shutdown", "max hold", "loss", "error"] {
+        logged(|world, lines| {
+            let tenure = world.tenure();
+            let mut setup = tenure.worker("a", move |ctx: crate::Ctx| async move {
+                ctx.draining().await;
+                match how {
+                    "drain" | "shutdown" | "max hold" => Ok(()),
+                    "error" => Err("no luck"),
+                    _ => std::future::pending().await,
+                }
+            });
+            if how == "max hold" {
+                setup = setup.max_hold(SECOND);
+            }
+            let worker = setup.drain_timeout(SECOND).start().unwrap();
+            world.settle();
+            match how {
+                "stop" => world.runtime.block_on(worker.stop()).unwrap(),
+                "shutdown" => world.runtime.block_on(tenure.shutdown()).unwrap(),
+                "max hold" => world.runtime.advance(2 * SECOND),
+                "loss" => {
+                    world.runtime.block_on(tenure.evict("a", tenure_store::Eviction::Delete)).unwrap();
+                    world.runtime.advance(TTL);
+                }
+                _ => world.runtime.block_on(worker.drain()).unwrap(),
+            }
+            let warnings = lines.at(Level::WARN);
+            match how {
+                "loss" => assert!(warnings.len() == 1 && warnings[0].contains("is lost"), "{warnings:#?}"),
+                // What goes wrong in a drain is not hidden.
+                "error" => assert!(warnings.len() == 1 && warnings[0].contains("no luck"), "{warnings:#?}"),
+                _ => assert!(warnings.is_empty(), "{how}: {warnings:#?}"),
+            }
+            let failed = u64::from(how == "error");
+            assert_eq!(
+                (tenure.stats().failed_runs, worker.last_error().is_some()),
+                (failed, failed > 0),
+                "{how}"
+            );
+            let ends =
+                lines.at(Level::INFO).into_iter().filter(|line| line.contains("work has ended")).count();
+            assert_eq!(ends > 0, how != "error", "{how}");
+        });
+    }
+}

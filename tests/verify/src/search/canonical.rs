@@ -3,8 +3,9 @@
 //! | what | becomes | because |
 //! |---|---|---|
 //! | a clock | [`START`] | only differences are ever looked at, in whole ticks |
-//! | a deadline | rounded up to a tick | clocks are read in whole ticks |
-//! | a deadline that has passed | the last, the last but one, .. | which of them came first is all that is asked |
+//! | a deadline | the tick in which it shows, less a nanosecond for each later one of that tick | clocks are read in
+//!   whole ticks, but what is due at once is done in the order of the deadlines |
+//! | a deadline that has passed | the same, as if it were due now | likewise |
 //! | an emission | as long ago, but at most beyond [`outlived_after`] | from then on nothing that was asked can count |
 //! | the token of a grant | its rank among those in sight | they are only compared, and the next is above all |
 //! | a high water | the highest grant in sight that is not above it | that is all it is compared with |
@@ -74,7 +75,8 @@ pub(super) struct Process {
     pub(super) sequences: Vec<(u64, u64)>,
     /// Commands that may still be answered.
     pub(super) answerable: Vec<(u64, u64)>,
-    pub(super) passed: Vec<Instant>,
+    /// Each with the tick in which it shows.
+    pub(super) deadlines: Vec<(Instant, Instant)>,
     pub(super) emissions: Vec<Instant>,
     pub(super) old: Vec<Instant>,
 }
@@ -90,7 +92,7 @@ impl Process {
             machines: Vec::new(),
             sequences: Vec::new(),
             answerable: Vec::new(),
-            passed: Vec::new(),
+            deadlines: Vec::new(),
             emissions: Vec::new(),
             old: Vec::new(),
         }
@@ -184,7 +186,7 @@ impl Tables {
             sort(&mut process.grants);
             sort(&mut process.machines);
             sort(&mut process.sequences);
-            sort(&mut process.passed);
+            sort(&mut process.deadlines);
             sort(&mut process.emissions);
             sort(&mut process.old);
         }

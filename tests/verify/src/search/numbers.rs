@@ -1,7 +1,9 @@
 //! Gathering the numbers in a machine, and giving them new ones.
 
+use std::time::Duration;
+
 use tenure_core::model::Visitor;
-use tenure_core::{Acquisition, Identity, Instant, Token};
+use tenure_core::{Acquisition, Identity, Instant, RestartPolicy, Token};
 
 use super::canonical::{Process, Tables, tick_of};
 use super::config::TICK;
@@ -28,11 +30,9 @@ impl Visitor for Survey<'_> {
     fn now(&mut self, _: &mut Instant) {}
 
     fn deadline(&mut self, at: &mut Instant) {
-        let at = tick_of(*at);
         let process = self.process();
-        if at <= process.clock {
-            process.passed.push(at);
-        }
+        let tick = tick_of(*at).max(process.clock);
+        process.deadlines.push((tick, *at));
     }
 
     fn emitted(&mut self, at: &mut Instant) {
@@ -81,6 +81,8 @@ impl Visitor for Survey<'_> {
 
     fn failures(&mut self, _: &mut u32) {}
 
+    fn failed_runs(&mut self, _: &mut u32, _: RestartPolicy) {}
+
     fn unresolved(&mut self, _: &mut u32, _: u32) {}
 
     fn identity(&mut self, _: &mut Identity) {}
@@ -115,12 +117,10 @@ impl Visitor for Rewrite<'_> {
     }
 
     fn deadline(&mut self, at: &mut Instant) {
-        let due = tick_of(*at);
-        let passed = &self.process().passed;
-        *at = match passed.binary_search(&due) {
-            Ok(place) => START.saturating_sub(TICK * (passed.len() - 1 - place) as u32),
-            Err(_) => self.shifted(due),
-        };
+        let Process { clock, deadlines, .. } = self.process();
+        let tick = tick_of(*at).max(*clock);
+        let later = deadlines.iter().filter(|(other, raw)| *other == tick && raw > at).count();
+        *at = self.shifted(tick).saturating_sub(Duration::from_nanos(later as u64));
     }
 
     fn emitted(&mut self, at: &mut Instant) {
@@ -197,6 +197,16 @@ impl Visitor for Rewrite<'_> {
 
     fn failures(&mut self, count: &mut u32) {
         *count = (*count).min(self.tables.failures);
+    }
+
+    fn failed_runs(&mut self, count: &mut u32, policy: RestartPolicy) {
+        // As with requests: from the longest delay on there is no difference.
+        let (mut delay, mut most) = (policy.first_delay(), 1);
+        while delay < policy.longest_delay() {
+            delay *= 2;
+            most += 1;
+        }
+        *count = (*count).min(most);
     }
 
     fn unresolved(&mut self, count: &mut u32, remembered: u32) {

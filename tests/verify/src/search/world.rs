@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Failure, Identity, Incarnation, Instant, LeaseKey, LeaseName,
+    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey, LeaseName,
     Node, Notice, Output, Reply, Stop, Token, Wake,
 };
 
@@ -186,6 +186,12 @@ impl Member {
         self.node.valid(self.clock, self.lease)
     }
 
+    fn stop_work(&mut self, lease: LeaseKey, to: Work) {
+        if lease == self.lease && self.work != Work::None {
+            self.work = to;
+        }
+    }
+
     fn name(&self) -> &str {
         self.node.identity().instance()
     }
@@ -248,7 +254,7 @@ impl Step<'_> {
         self.tell(|world| format!("the work of {} ends", world.members[member].name()));
         self.world.members[member].work = Work::None;
         let lease = self.world.members[member].lease;
-        self.handle(member, Event::WorkloadExited { lease })
+        self.handle(member, Event::WorkloadExited { lease, exit: Exit::Completed })
     }
 
     /// The process ends, and another one starts in its place.
@@ -345,17 +351,19 @@ impl Step<'_> {
         let member = &mut self.world.members[index];
         let identity = member.node.identity().clone();
         match command {
-            Command::StopWorkload { lease, how, why: _ } if lease == member.lease => {
-                let asked = match how {
+            Command::DrainWorkload { lease, why: _ } => {
+                member.stop_work(lease, Work::Asked);
+                Ok(())
+            }
+            Command::StopWorkload { lease, how, why: _ } => {
+                let to = match how {
                     Stop::Ask => Work::Asked,
                     Stop::Hard => Work::Stopped,
                 };
-                if member.work != Work::None {
-                    member.work = asked;
-                }
+                member.stop_work(lease, to);
                 Ok(())
             }
-            Command::StopWorkload { .. } => Ok(()),
+            Command::StartWorkload { .. } => Ok(()),
             Command::Watch { id, .. } if !hints => {
                 let reply = Reply::Failed(Failure::Refused);
                 let node = Rc::make_mut(&mut member.node);
@@ -392,7 +400,7 @@ impl Step<'_> {
 
     fn notice(&mut self, index: usize, notice: &Notice) -> Result<(), Violation> {
         let member = &mut self.world.members[index];
-        if notice.lease() != member.lease {
+        if notice.lease() != Some(member.lease) {
             return Ok(());
         }
         let story = format!("    {}: {}", member.name(), brief(notice));

@@ -1,0 +1,183 @@
+//! The workers: their work runs in tasks of its own, and comes back when it has ended.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::channel::mpsc;
+use futures::stream::StreamExt;
+use tenure_core::{AcquireFailure, Event, Exit, Instant, LeaseKey, Misuse, Token, WorkerKey};
+
+use super::entries::Entry;
+use super::{Driver, SHARE};
+use crate::request::{NewWorker, Ticket};
+use crate::runtime::{Runtime, SharedClock};
+use crate::span::Span;
+use crate::trouble::Kind;
+use crate::worker::{Ended, Job, Tie, Work, WorkerStatus};
+
+pub(super) struct Workers {
+    known: BTreeMap<WorkerKey, Known>,
+    tickets: HashMap<Ticket, WorkerKey>,
+    ended: mpsc::UnboundedReceiver<Ended>,
+    /// For the tasks.
+    sender: mpsc::UnboundedSender<Ended>,
+}
+
+struct Known {
+    ticket: Ticket,
+    ttl: std::time::Duration,
+    /// `None` while it runs.
+    work: Option<Work>,
+    /// Runs the tasks.
+    runtime: SharedClock,
+    tie: Arc<Tie>,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        let (sender, ended) = mpsc::unbounded();
+        Self { known: BTreeMap::new(), tickets: HashMap::new(), ended, sender }
+    }
+}
+
+impl Workers {
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    fn set(&self, worker: WorkerKey, status: WorkerStatus) {
+        if let Some(known) = self.known.get(&worker) {
+            known.tie.set(status);
+        }
+    }
+}
+
+impl<R: Runtime> Driver<R> {
+    pub(super) fn take_ended(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
+        for taken in 0..SHARE {
+            match self.workers.ended.poll_next_unpin(cx) {
+                Poll::Ready(Some(ended)) => self.work_ended(now, ended),
+                Poll::Ready(None) | Poll::Pending => return taken > 0,
+            }
+        }
+        true
+    }
+
+    pub(super) fn start_worker(&mut self, now: Instant, new: NewWorker) {
+        let NewWorker { ticket, name, options, work, runtime, tie } = new;
+        let ttl = options.lease.timing.ttl();
+        match self.node.start_worker(now, name, options) {
+            Ok(key) => {
+                self.workers.tickets.insert(ticket, key);
+                self.workers
+                    .known
+                    .insert(key, Known { ticket, ttl, work: Some(work), runtime, tie: Arc::new(tie) });
+            }
+            // Dropping the tie tells the handle.
+            Err(misuse) => tracing::debug!(target: "tenure", "no worker: {misuse}"),
+        }
+    }
+
+    pub(super) fn end_worker(&mut self, now: Instant, ticket: Ticket, hard: bool) {
+        let Some(&key) = self.workers.tickets.get(&ticket) else { return };
+        let ended: Result<(), Misuse> =
+            if hard { self.node.stop_worker(now, key) } else { self.node.drain_worker(now, key) };
+        debug_assert!(ended.is_ok(), "the key is the node's own");
+    }
+
+    /// A candidacy of a worker begins.
+    pub(super) fn campaigns(&mut self, worker: WorkerKey, lease: LeaseKey) {
+        let Some(known) = self.workers.known.get(&worker) else { return };
+        let Some(name) = self.node.worker_name(worker).cloned() else { return };
+        known.tie.set(WorkerStatus::Waiting);
+        let tie = Some(Arc::clone(&known.tie));
+        let entry = Entry {
+            name,
+            ticket: None,
+            ttl: known.ttl,
+            candidate: None,
+            unheard: true,
+            grant: None,
+            worker: tie,
+            hold: None,
+            recorded: false,
+            outcome: None,
+        };
+        self.entries.insert(lease, entry);
+    }
+
+    pub(super) fn start_work(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey, token: Token) {
+        let hold = self.entries.of(lease).and_then(|entry| entry.hold.clone());
+        let known = self.workers.known.get_mut(&worker);
+        let Some((hold, known, work)) = hold.zip(known).and_then(|(hold, known)| {
+            let work = known.work.take()?;
+            Some((hold, known, work))
+        }) else {
+            return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
+        };
+        self.stats.runs += 1;
+        tracing::info!(target: "tenure", lease = hold.name.as_str(), %token, "work starts");
+        known.tie.works(token);
+        let job = Job::new(lease, hold, work, Arc::clone(&known.tie.0), self.workers.sender.clone());
+        known.runtime.spawn(Box::pin(job.run()));
+    }
+
+    fn work_ended(&mut self, now: Instant, ended: Ended) {
+        let Ended { lease, exit, error, work } = ended;
+        let worker = self.node.worker(lease);
+        let name = self.node.name(lease).cloned();
+        self.entries.unhold(lease);
+        if exit == Exit::Failed {
+            self.stats.failed_runs += 1;
+        }
+        if let (Some(name), Some(error)) = (&name, &error) {
+            self.trouble.warn(now, Kind::Work, Some(name), format_args!("work failed: {error}"));
+        } else if let Some(name) = &name {
+            tracing::info!(target: "tenure", lease = name.as_str(), ?exit, "work has ended");
+        }
+        let lost = work.is_none();
+        if let Some(known) = worker.and_then(|worker| self.workers.known.get_mut(&worker)) {
+            known.work = work;
+            match exit {
+                Exit::Completed | Exit::Failed => known.tie.failed_with(error),
+                Exit::Stopped | Exit::NotStarted => {}
+            }
+        }
+        self.tell_node(now, Event::WorkloadExited { lease, exit });
+        if lost && let Some(worker) = worker {
+            // There is nothing left that could be started again.
+            let _known = self.node.drain_worker(now, worker);
+        }
+    }
+
+    /// The candidacy of a worker has failed; it tries again by itself.
+    pub(super) fn worker_refused(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
+        if matches!(why, AcquireFailure::GivenUp | AcquireFailure::ShuttingDown) {
+            return;
+        }
+        let Some(name) = self.node.name(lease).cloned() else { return };
+        let error = self.entries.acquire_error(&name, why).to_string();
+        self.trouble.warn(now, Kind::Store, Some(&name), format_args!("{error}; tried again later"));
+    }
+
+    pub(super) fn restarting(&mut self, now: Instant, worker: WorkerKey, failures: u32, until: Instant) {
+        let name = self.node.worker_name(worker).map(|name| name.as_str());
+        let rest = Span(until.saturating_since(now));
+        tracing::debug!(target: "tenure", lease = name, failures, "campaigns again in {rest}");
+        self.workers.set(worker, WorkerStatus::Resting { failures, until });
+    }
+
+    pub(super) fn stuck(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey) {
+        let Some(known) = self.workers.known.get(&worker) else { return };
+        known.tie.stuck();
+        let text = "the work was stopped and does not end: it blocks its thread; its lease is not given back before it does";
+        self.trouble.warn(now, Kind::Work, self.node.name(lease), text);
+    }
+
+    pub(super) fn worker_ended(&mut self, worker: WorkerKey) {
+        let Some(known) = self.workers.known.remove(&worker) else { return };
+        self.workers.tickets.remove(&known.ticket);
+        known.tie.set(WorkerStatus::Ended);
+    }
+}

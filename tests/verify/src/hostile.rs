@@ -1,0 +1,405 @@
+//! Any sequence of events into a node, honest or hostile: replies of any kind to any command, forged ids, hints that
+//! lie, clocks that jump in both directions, applications that do everything at the wrong time.
+//!
+//! Whatever comes in, the node must not panic or run hot, must refuse misuse without a change, must keep to what it
+//! has said before, and must come to an end once everything is given up. No store is modelled, so nothing is said here
+//! about what others hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tenure_core::{
+    Acquisition, Command, CommandId, Event, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey,
+    LeaseName, LeaseOptions, LeaseTiming, Misuse, Node, Notice, Output, Reply, RestartPolicy, SplitMix,
+    StoreClock, Token, WaitLimit, WorkerKey, WorkerOptions,
+};
+
+mod step;
+
+pub use step::{Step, steps};
+
+/// More outputs than any step can lead to.
+const OUTPUTS: usize = 10_000;
+/// More deadlines than there are in what is left when all is given up.
+const LAST_DEADLINES: usize = 10_000;
+
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+
+/// How often something happened, so that a test can tell that it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reached {
+    /// Grants that counted.
+    pub acquired: u64,
+    /// Grants that were not above the floor.
+    pub regressed: u64,
+    /// Acknowledged renewals.
+    pub renewed: u64,
+    /// Leases that were lost.
+    pub lost: u64,
+    /// Leases that were given back.
+    pub released: u64,
+    /// Workloads that were started.
+    pub started: u64,
+    /// Workloads that were to be started again.
+    pub restarting: u64,
+    /// Workloads that did not end after their hard stop.
+    pub stuck: u64,
+    /// Misuse that was refused.
+    pub misuse: u64,
+}
+
+/// Takes all steps, and then gives everything up.
+///
+/// # Panics
+/// At the first thing that must not be.
+#[must_use]
+pub fn run(steps: &[Step]) -> Reached {
+    let mut run = Run::new();
+    for step in steps {
+        run.step(step);
+    }
+    run.end();
+    run.reached
+}
+
+/// A node under attack, and what it has said.
+struct Run {
+    node: Node<SplitMix>,
+    clock: Instant,
+    /// The latest that it was told.
+    latest: Instant,
+    commands: Vec<Command>,
+    leases: Vec<LeaseKey>,
+    workers: Vec<WorkerKey>,
+    /// When it last had nothing to say.
+    polled: Instant,
+    /// When it wants to be woken; only right after a poll.
+    wait: Option<Instant>,
+    /// The highest token that was acquired under each name.
+    highest: BTreeMap<LeaseName, Token>,
+    held: BTreeMap<LeaseKey, (Acquisition, Token)>,
+    lost: BTreeSet<LeaseKey>,
+    /// The leases under which a workload was ever started.
+    started: BTreeSet<LeaseKey>,
+    /// What runs, under which lease, as far as the node was told.
+    working: BTreeMap<WorkerKey, LeaseKey>,
+    reached: Reached,
+}
+
+impl Run {
+    fn new() -> Self {
+        let identity = Identity::new("hostile", Incarnation::new(1)).expect("a short name");
+        Self {
+            node: Node::new(identity, SplitMix::new(1)),
+            clock: Instant::from_nanos(10_000_000_000),
+            latest: Instant::ZERO,
+            commands: Vec::new(),
+            leases: Vec::new(),
+            workers: Vec::new(),
+            polled: Instant::ZERO,
+            wait: None,
+            highest: BTreeMap::new(),
+            held: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            started: BTreeSet::new(),
+            working: BTreeMap::new(),
+            reached: Reached::default(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let before = self.node.clone();
+        if self.take(step).is_err() {
+            self.reached.misuse += 1;
+            assert_eq!(self.node, before, "{step:?} is misuse, which must change nothing");
+        }
+        if matches!(step, Step::Timeout | Step::Due) {
+            self.poll();
+            let settled = self.node.clone();
+            self.node.handle(self.clock, Event::Timeout).expect("a timeout is never wrong");
+            self.poll();
+            assert_eq!(self.node, settled, "a repeated timeout must change nothing");
+        }
+    }
+
+    /// Does one thing; an error is the node's refusal.
+    fn take(&mut self, step: &Step) -> Result<(), Misuse> {
+        match *step {
+            Step::Acquire { name, wait, max_hold } => {
+                let mut options = options();
+                options.wait = wait;
+                options.max_hold = max_hold.then_some(Duration::from_secs(2));
+                let lease = self.tell(|node, now| node.acquire(now, lease_name(name), options))?;
+                self.leases.push(lease);
+            }
+            Step::Release(index) => {
+                if let Some(lease) = pick(&self.leases, index) {
+                    // It says that the work has ended.
+                    self.working.retain(|_, working| *working != lease);
+                    self.tell(|node, now| node.release(now, lease))?;
+                }
+            }
+            Step::Drain(index) => {
+                if let Some(lease) = pick(&self.leases, index) {
+                    self.tell(|node, now| node.drain(now, lease))?;
+                }
+            }
+            Step::StartWorker { name, when } => {
+                let mut options = WorkerOptions::new(options());
+                options.restart =
+                    RestartPolicy::new(when).delays(FIRST_DELAY, 20 * FIRST_DELAY).expect("in order");
+                let worker = self.tell(|node, now| node.start_worker(now, lease_name(name), options))?;
+                self.workers.push(worker);
+            }
+            Step::DrainWorker(index) => {
+                if let Some(worker) = pick(&self.workers, index) {
+                    self.tell(|node, now| node.drain_worker(now, worker))?;
+                }
+            }
+            Step::StopWorker(index) => {
+                if let Some(worker) = pick(&self.workers, index) {
+                    self.tell(|node, now| node.stop_worker(now, worker))?;
+                }
+            }
+            Step::Exited { index, exit } => {
+                if let Some(lease) = pick(&self.leases, index) {
+                    self.working.retain(|_, working| *working != lease);
+                    self.event(Event::WorkloadExited { lease, exit })?;
+                }
+            }
+            Step::Timeout => self.event(Event::Timeout)?,
+            Step::Due => {
+                self.poll();
+                self.clock = self.wait.unwrap_or(self.clock);
+                self.event(Event::Timeout)?;
+            }
+            Step::Reply { command, reply } => {
+                if let Some(id) = self.command(command) {
+                    self.event(Event::Reply { id, reply })?;
+                }
+            }
+            Step::Yes(command) => {
+                if let Some((id, reply)) = self.usual_answer(command) {
+                    self.event(Event::Reply { id, reply })?;
+                }
+            }
+            Step::Forged { machine, reply } => self.event(Event::Reply { id: forged_id(machine), reply })?,
+            Step::Hint { name, wake } => self.event(Event::Hint { name: lease_name(name), wake })?,
+            Step::Resync => self.event(Event::Resync)?,
+            Step::Shutdown => self.tell(|node, now| {
+                node.shutdown(now);
+                Ok(())
+            })?,
+            Step::Forward(by) => self.clock = self.clock + by,
+            Step::Backward(by) => self.clock = self.clock.saturating_sub(by),
+            Step::Poll => self.poll(),
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Misuse> {
+        self.tell(|node, now| node.handle(now, event))
+    }
+
+    /// Calls the node, by the clock.
+    fn tell<T>(
+        &mut self,
+        call: impl FnOnce(&mut Node<SplitMix>, Instant) -> Result<T, Misuse>,
+    ) -> Result<T, Misuse> {
+        let result = call(&mut self.node, self.clock)?;
+        self.latest = self.latest.max(self.clock);
+        Ok(result)
+    }
+
+    /// The id of a command: mostly one of the latest, sometimes any.
+    fn command(&self, index: u8) -> Option<CommandId> {
+        let count = self.commands.len().max(1);
+        let index = usize::from(index);
+        let index = if index < 200 { count.saturating_sub(1 + index % 4) } else { index % count };
+        self.commands.get(index)?.id()
+    }
+
+    /// What a store that agrees would say to a late command.
+    fn usual_answer(&self, index: u8) -> Option<(CommandId, Reply)> {
+        let id = self.command(index)?;
+        let command = self.commands.iter().find(|command| command.id() == Some(id))?;
+        let reply = match command {
+            Command::Acquire { floor, .. } => {
+                Reply::Granted { token: Token::new(floor.get().saturating_add(1)) }
+            }
+            Command::Renew { .. } => Reply::Renewed,
+            Command::Release { .. } => Reply::Released { others_chosen: index % 2 == 1 },
+            Command::Watch { .. } => Reply::Watching,
+            Command::Unwatch { .. }
+            | Command::StartWorkload { .. }
+            | Command::DrainWorkload { .. }
+            | Command::StopWorkload { .. } => return None,
+        };
+        Some((id, reply))
+    }
+
+    /// Polls until there is nothing more, which must be soon.
+    fn poll(&mut self) {
+        for _ in 0..OUTPUTS {
+            match self.node.poll() {
+                Output::Command(command) => {
+                    self.check_command(&command);
+                    if command.id().is_some() {
+                        self.commands.push(command);
+                    }
+                }
+                Output::Notice(notice) => self.check_notice(&notice),
+                Output::Wait(wait) => {
+                    self.polled = self.latest;
+                    self.wait = wait;
+                    return self.check_waiting();
+                }
+            }
+        }
+        panic!("poll never comes to an end");
+    }
+
+    fn check_command(&mut self, command: &Command) {
+        match *command {
+            // S9. Another grant to the same acquisition, by a store that has lost the first one, goes back at any time.
+            Command::Release { lease, n, token, .. } => {
+                let held = self.held.get(&lease);
+                if held.is_some_and(|held| held.0 == n && token.is_none_or(|it| it == held.1)) {
+                    assert_eq!(self.node.valid(self.latest, lease), None, "released while valid");
+                    let works = self.working.values().any(|working| *working == lease);
+                    assert!(!works, "released while its work runs");
+                }
+            }
+            Command::StartWorkload { worker, lease, token, deadlines, .. } => {
+                // S3.
+                assert!(self.latest < deadlines.fence_at, "started past the fence");
+                assert_eq!(self.node.valid(self.latest, lease), Some(token), "started without a lease");
+                assert!(self.started.insert(lease), "started twice under {lease}");
+                assert_eq!(self.working.insert(worker, lease), None, "{worker} runs twice");
+                self.reached.started += 1;
+            }
+            Command::Acquire { .. }
+            | Command::Renew { .. }
+            | Command::Watch { .. }
+            | Command::Unwatch { .. }
+            | Command::DrainWorkload { .. }
+            | Command::StopWorkload { .. } => {}
+        }
+    }
+
+    fn check_notice(&mut self, notice: &Notice) {
+        match notice {
+            // S6.
+            Notice::Acquired { lease, n, token, .. } => {
+                let name = self.node.name(*lease).expect("it has not ended").clone();
+                let before = self.highest.insert(name, *token);
+                assert!(before.is_none_or(|before| before < *token), "{token:?} after {before:?}");
+                assert_eq!(self.held.insert(*lease, (*n, *token)), None, "acquired twice under {lease}");
+                self.reached.acquired += 1;
+            }
+            Notice::Failed { why: tenure_core::AcquireFailure::StoreRegressed { token, floor }, .. } => {
+                assert!(token <= floor);
+                self.reached.regressed += 1;
+            }
+            Notice::Renewed { .. } => self.reached.renewed += 1,
+            Notice::Lost { lease, .. } => {
+                assert!(self.lost.insert(*lease), "lost twice");
+                self.reached.lost += 1;
+            }
+            Notice::Released { .. } => self.reached.released += 1,
+            Notice::Campaigning { worker, lease } => {
+                assert!(!self.working.contains_key(worker), "{worker} campaigns while its work runs");
+                self.leases.push(*lease);
+            }
+            Notice::Restarting { at, .. } => {
+                // It was decided after the last time that there was nothing to poll.
+                assert!(*at >= self.polled + FIRST_DELAY / 2, "a worker that does not rest");
+                self.reached.restarting += 1;
+            }
+            Notice::Stuck { worker, lease } => {
+                assert_eq!(self.working.get(worker), Some(lease), "nothing runs that could be stuck");
+                self.reached.stuck += 1;
+            }
+            Notice::WorkerEnded { worker } => {
+                assert!(!self.working.contains_key(worker), "{worker} ended while its work runs");
+            }
+            _ => {}
+        }
+    }
+
+    /// What holds whenever the node waits.
+    fn check_waiting(&self) {
+        assert!(self.wait.is_none_or(|wait| wait > self.latest), "it waits for what is due");
+        for key in self.held.keys() {
+            let valid = self.node.valid(self.latest, *key);
+            // S7.
+            assert!(valid.is_none() || !self.lost.contains(key), "valid after it was lost");
+            if valid.is_some() {
+                // S3.
+                let fence_at = self.node.deadlines(*key).expect("it is held").fence_at;
+                assert!(
+                    self.wait.is_some_and(|wait| wait <= fence_at),
+                    "no wake-up before the fence is armed"
+                );
+            }
+        }
+    }
+
+    /// Gives everything up, lets all work end and time pass: then nothing is left.
+    fn end(&mut self) {
+        self.clock = self.clock.max(self.latest);
+        self.give_up().expect("nothing of it is misuse");
+        for _ in 0..LAST_DEADLINES {
+            let Some(wait) = self.wait else { break };
+            self.clock = wait;
+            self.event(Event::Timeout).expect("a timeout is never wrong");
+            self.poll();
+        }
+        assert!(self.node.is_empty(), "{} leases and workers never end", self.node.len());
+    }
+
+    fn give_up(&mut self) -> Result<(), Misuse> {
+        self.take(&Step::Shutdown)?;
+        self.poll();
+        self.working.clear();
+        for lease in self.leases.clone() {
+            self.event(Event::WorkloadExited { lease, exit: Exit::Completed })?;
+            self.tell(|node, now| node.release(now, lease))?;
+        }
+        self.poll();
+        Ok(())
+    }
+}
+
+fn pick<T: Copy>(of: &[T], index: u8) -> Option<T> {
+    of.get(usize::from(index) % of.len().max(1)).copied()
+}
+
+/// An id that another node gave out.
+fn forged_id(machine: u8) -> CommandId {
+    let identity = Identity::new("other", Incarnation::new(2)).expect("a short name");
+    let mut other = Node::new(identity, SplitMix::new(2));
+    for _ in 0..=machine {
+        other.acquire(Instant::ZERO, lease_name(0), options()).expect("it is not shutting down");
+    }
+    match other.poll() {
+        Output::Command(Command::Acquire { id, .. }) => id,
+        output => panic!("the first candidate asks at once: {output:?}"),
+    }
+}
+
+fn lease_name(number: u8) -> LeaseName {
+    LeaseName::new(format!("name-{number}")).expect("a short name")
+}
+
+fn options() -> LeaseOptions {
+    let mut options = LeaseOptions::new(timing());
+    options.wait = WaitLimit::Forever;
+    options.grace = Duration::from_millis(300);
+    options
+}
+
+fn timing() -> LeaseTiming {
+    LeaseConfig::new(Duration::from_secs(1)).resolve(&StoreClock::default()).expect("the defaults fit")
+}

@@ -1,0 +1,96 @@
+//! What must hold of every fleet, one file per property.
+
+use super::Violation;
+use super::world::{Fact, World};
+
+mod calm;
+mod fresh_jitter;
+mod l1_takeover;
+mod l2_no_needless_loss;
+mod l3_recovery;
+mod limits_are_kept;
+mod orderly_end;
+mod s1_one_record;
+mod s2_belief;
+mod s3_in_time;
+mod s4_no_overlap;
+mod s5_resource;
+mod s6_tokens_rise;
+mod s7_lost_is_lost;
+mod s8_twice_is_once;
+mod s9_own_release;
+mod w1_one_run;
+mod w2_starts_while_valid;
+mod w3_released_after_exit;
+mod w4_campaigns_again;
+mod w5_rests_between;
+mod w6_stuck_is_told;
+
+pub(super) use l3_recovery::Recovery;
+pub(super) use orderly_end::OrderlyEnd;
+
+/// A property, and what it remembers of a fleet.
+pub(super) trait Invariant {
+    /// Its name and statement, in a few words.
+    const NAME: &'static str;
+
+    /// Something has happened; the world is as it was just before what follows from it.
+    fn observe(&mut self, _fact: &Fact<'_>, _world: &World) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What must hold at every moment.
+    fn check(&mut self, _world: &World) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+macro_rules! invariants {
+    ($($field:ident: $kind:path),+ $(,)?) => {
+        /// All of them.
+        #[derive(Default)]
+        pub(super) struct Invariants { $($field: $kind),+ }
+
+        impl Invariants {
+            pub(super) fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), Violation> {
+                $(self.$field.observe(fact, world).map_err(|what| Violation::new(<$kind>::NAME, what))?;)+
+                Ok(())
+            }
+
+            pub(super) fn check(&mut self, world: &World) -> Result<(), Violation> {
+                $(self.$field.check(world).map_err(|what| Violation::new(<$kind>::NAME, what))?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+invariants! {
+    s1: s1_one_record::OneRecord,
+    s2: s2_belief::Belief,
+    s3: s3_in_time::InTime,
+    s4: s4_no_overlap::NoOverlap,
+    s5: s5_resource::Accepted,
+    s6: s6_tokens_rise::TokensRise,
+    s7: s7_lost_is_lost::LostIsLost,
+    s8: s8_twice_is_once::TwiceIsOnce,
+    s9: s9_own_release::OwnRelease,
+    l1: l1_takeover::Takeover,
+    l2: l2_no_needless_loss::NoNeedlessLoss,
+    l3: Recovery,
+    w1: w1_one_run::OneRun,
+    w2: w2_starts_while_valid::StartsWhileValid,
+    w3: w3_released_after_exit::ReleasedAfterExit,
+    w4: w4_campaigns_again::CampaignsAgain,
+    w5: w5_rests_between::RestsBetween,
+    w6: w6_stuck_is_told::StuckIsTold,
+    limits: limits_are_kept::Limits,
+    jitter: fresh_jitter::FreshJitter,
+    calm: calm::Calm,
+    end: OrderlyEnd,
+}
+
+/// `Err(what)` unless it holds.
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}

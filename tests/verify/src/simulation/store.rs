@@ -1,0 +1,102 @@
+//! The store of a fleet: the model, its clock, and the bugs that are planted in it.
+
+use tenure_core::{Command, Instant, LeaseName, Reply, Token};
+
+use super::Plant;
+use super::clock::Clock;
+use crate::store::{ModelStore, Record, Waiter, Woken};
+
+/// A store in a fleet.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    /// What it keeps.
+    pub(super) model: ModelStore,
+    /// Its clock.
+    pub(super) clock: Clock,
+    /// Until when it takes longer than usual, in true time.
+    pub(super) slow_until: u64,
+    /// Until when it is not there, in true time.
+    pub(super) down_until: u64,
+    /// It gives tokens as it likes, whatever a candidate has seen.
+    pub(super) ignores_floor: bool,
+    /// The highest token that it ever gave.
+    pub(super) highest: Token,
+    pub(super) plant: Option<Plant>,
+}
+
+impl Store {
+    pub(super) fn new(clock: Clock, plant: Option<Plant>) -> Self {
+        let (model, highest) = (ModelStore::default(), Token::ZERO);
+        Self { model, clock, slow_until: 0, down_until: 0, ignores_floor: false, highest, plant }
+    }
+
+    /// Executes a command at `now`, in true time.
+    pub(super) fn execute(
+        &mut self,
+        now: u64,
+        from: &Waiter,
+        name: &LeaseName,
+        command: &Command,
+    ) -> (Option<Reply>, Vec<Woken>) {
+        let shown = self.clock.at(now);
+        if let Some(done) = self.planted(shown, from, name, command) {
+            return done;
+        }
+        let mut command = command.clone();
+        if self.ignores_floor
+            && let Command::Acquire { floor, .. } = &mut command
+        {
+            *floor = Token::ZERO;
+        }
+        let done = self.model.execute(shown, from, name, &command);
+        self.highest = self.highest.max(self.model.high_water);
+        done
+    }
+
+    /// What a store with a planted bug does instead.
+    fn planted(
+        &mut self,
+        shown: Instant,
+        from: &Waiter,
+        name: &LeaseName,
+        command: &Command,
+    ) -> Option<(Option<Reply>, Vec<Woken>)> {
+        let owner = |n: &tenure_core::Acquisition| from.1.owner(*n);
+        let high_water = self.model.high_water;
+        let record = self.model.records.get_mut(name).filter(|record| shown < record.expires)?;
+        match (self.plant?, command) {
+            (Plant::AcquireRaisesToken, Command::Acquire { n, .. }) if record.owner == owner(n) => {
+                record.token = Token::new(high_water.get() + 1);
+                self.model.high_water = record.token;
+                None
+            }
+            (Plant::RenewIgnoresToken, Command::Renew { n, ttl, .. }) if record.owner == owner(n) => {
+                record.expires = shown + *ttl;
+                Some((Some(Reply::Renewed), Vec::new()))
+            }
+            (Plant::ReleaseIgnoresOwner, Command::Release { .. }) => {
+                self.model.records.remove(name);
+                Some((Some(Reply::Released { others_chosen: false }), Vec::new()))
+            }
+            _ => None,
+        }
+    }
+
+    /// It starts again: nobody is registered any more.
+    pub(super) fn restart(&mut self) {
+        self.model.waiters.clear();
+        if self.plant == Some(Plant::TokensAgain) {
+            self.model.high_water = Token::ZERO;
+        }
+    }
+
+    /// The unexpired record of a lease at `now`, in true time.
+    pub(super) fn holder(&self, now: u64, name: &LeaseName) -> Option<&Record> {
+        self.model.holder(self.clock.at(now), name)
+    }
+
+    /// When the record of a lease is over, in true time.
+    pub(super) fn expires(&self, name: &LeaseName) -> Option<u64> {
+        self.model.records.get(name).map(|record| self.clock.when(record.expires))
+    }
+}

@@ -1,0 +1,282 @@
+//! What a fleet looks like from outside, for those who judge it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tenure_core::{
+    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Notice, Reply,
+    Token, WorkerKey,
+};
+
+use super::member::{Member, Worker};
+use super::store::Store;
+use crate::store::{Record, Waiter};
+
+/// A millisecond of true time.
+pub(super) const MS: u64 = 1_000_000;
+/// A second of true time.
+pub(super) const SECOND: u64 = 1_000 * MS;
+
+/// The processes, the store, and what the leases protect.
+#[derive(Debug)]
+pub(super) struct World {
+    /// True time, in nanoseconds.
+    pub(super) now: u64,
+    /// What is expected of the fleet.
+    pub(super) phase: Phase,
+    /// Nothing goes wrong even in the phase of trouble.
+    pub(super) benign: bool,
+    /// Workers are among those who want leases.
+    pub(super) has_workers: bool,
+    /// The names of the leases.
+    pub(super) names: Vec<LeaseName>,
+    /// The timing of all leases.
+    pub(super) timing: LeaseTiming,
+    /// The store.
+    pub(super) store: Store,
+    /// The places in the fleet.
+    pub(super) members: Vec<Member>,
+    /// All processes that ever were, with the places where they ran.
+    pub(super) lives: Vec<Waiter>,
+    /// What the leases protect.
+    pub(super) resource: Resource,
+    /// Since when the store has kept its word; what was believed before counts for nothing.
+    pub(super) trusted_from: u64,
+    /// Whether the store has kept the highest token.
+    pub(super) tokens_kept: bool,
+}
+
+/// What is expected of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Everything may go wrong; nothing unsafe may happen.
+    Trouble,
+    /// Since then a core is healthy, and must make progress.
+    Healed {
+        /// In true time.
+        since: u64,
+    },
+    /// The core has recovered, and must lose nothing.
+    Settled,
+    /// One of the core is gone for good since then.
+    Bereft {
+        /// In true time.
+        since: u64,
+        /// Whoever is gone.
+        victim: usize,
+    },
+    /// Everything is given back.
+    Ending,
+}
+
+impl World {
+    /// Whether what this member believes must be true: neither its clock nor the store broke the assumptions.
+    pub(super) fn trusts(&self, member: usize) -> bool {
+        self.now >= self.trusted_from && self.now >= self.members[member].trusted_from
+    }
+
+    /// Whether this process still runs, perhaps paused.
+    pub(super) fn lives(&self, life: usize) -> bool {
+        let member = &self.members[self.lives[life].0];
+        member.life == life && member.condition != super::member::Condition::Down
+    }
+}
+
+/// What the leases protect: it refuses a token below the highest that it has seen.
+#[derive(Debug, Default)]
+pub(super) struct Resource {
+    highest: BTreeMap<usize, Token>,
+}
+
+impl Resource {
+    /// A write under this token; tells whether it is accepted.
+    pub(super) fn write(&mut self, name: usize, token: Token) -> bool {
+        let highest = self.highest.entry(name).or_insert(token);
+        let accepted = token >= *highest;
+        *highest = token.max(*highest);
+        accepted
+    }
+}
+
+/// Something that has just happened.
+#[derive(Debug)]
+pub(super) enum Fact<'a> {
+    /// The store has executed a command.
+    Executed {
+        /// The process that sent it.
+        life: usize,
+        /// The lease.
+        name: usize,
+        /// What it was.
+        command: &'a Command,
+        /// The unexpired record before.
+        before: Option<&'a Record>,
+        /// What the store answers.
+        reply: Option<Reply>,
+        /// The unexpired record afterwards.
+        after: Option<&'a Record>,
+    },
+    /// An event is about to go into a node.
+    Heard {
+        /// Where.
+        member: usize,
+        /// What.
+        event: &'a Event,
+    },
+    /// A node has emitted a command.
+    Emitted {
+        /// Where.
+        member: usize,
+        /// What.
+        command: &'a Command,
+    },
+    /// A node has said something to its application.
+    Noticed {
+        /// Where.
+        member: usize,
+        /// The lease.
+        name: usize,
+        /// What.
+        notice: &'a Notice,
+        /// What it had heard just before, if anything.
+        cause: Option<&'a Event>,
+    },
+    /// A node has said something about a worker to its application.
+    WorkerNoticed {
+        /// Where.
+        member: usize,
+        /// The worker.
+        worker: &'a Worker,
+        /// What.
+        notice: &'a Notice,
+    },
+    /// A node has nothing more to say.
+    Polled {
+        /// Where.
+        member: usize,
+        /// Until when it waits.
+        wait: Option<Instant>,
+    },
+    /// Work has begun.
+    Started {
+        /// Where.
+        member: usize,
+        /// The lease.
+        lease: LeaseKey,
+        /// The worker whose workload it is.
+        worker: Option<WorkerKey>,
+        /// The token of the grant.
+        token: Token,
+        /// When it ends.
+        deadlines: Deadlines,
+    },
+    /// Work has ended, or will never begin.
+    WorkEnded {
+        /// Where.
+        member: usize,
+        /// Under which lease.
+        lease: LeaseKey,
+        /// The worker whose workload it was.
+        worker: Option<WorkerKey>,
+        /// How.
+        exit: Exit,
+    },
+    /// A write has reached what the leases protect.
+    Written {
+        /// From which process.
+        life: usize,
+        /// The lease.
+        name: usize,
+        /// Under which token.
+        token: Token,
+        /// Whether it was accepted.
+        accepted: bool,
+    },
+    /// A message was lost.
+    Lost {
+        /// Whose.
+        life: usize,
+        /// The command that it was, or answers.
+        id: Option<CommandId>,
+        /// What was lost.
+        what: &'static str,
+    },
+    /// Something went wrong, or was mended, or a user did something.
+    Struck {
+        /// Where, unless it concerns all.
+        member: Option<usize>,
+        /// What.
+        what: What,
+    },
+}
+
+/// What can go wrong, or be mended, or done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Crash,
+    Start,
+    Pause,
+    Resume,
+    CutOff,
+    Mute,
+    Deaf,
+    Linked,
+    StoreDown,
+    StoreUp,
+    StoreWiped,
+    StoreForgotTokens,
+    StoreSet,
+    StoreSetTooFar,
+    StoreSlow,
+    Healed,
+    Settled,
+    Shutdown,
+    GiveUp,
+    Drain,
+    Stand,
+    Stuck,
+}
+
+impl fmt::Display for Fact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Executed { life, name, command, before, reply, after } => {
+                write!(f, "store: process {life} about lease {name}: {command} -> ")?;
+                match reply {
+                    Some(reply) => write!(f, "{reply:?}")?,
+                    None => f.write_str("done")?,
+                }
+                let show = |record: &Option<&Record>| {
+                    record.map_or("free".into(), |record| {
+                        format!("token {} until {:?}", record.token, record.expires)
+                    })
+                };
+                if before == after { Ok(()) } else { write!(f, " ({} -> {})", show(before), show(after)) }
+            }
+            Self::Heard { member, event } => write!(f, "node {member} hears {event:?}"),
+            Self::Emitted { member, command } => write!(f, "node {member} emits {command}"),
+            Self::Noticed { member, name, notice, .. } => {
+                write!(f, "node {member} says of lease {name}: {notice:?}")
+            }
+            Self::WorkerNoticed { member, notice, .. } => write!(f, "node {member} says {notice:?}"),
+            Self::Polled { member, wait: Some(wait) } => write!(f, "node {member} waits until {wait:?}"),
+            Self::Polled { member, wait: None } => write!(f, "node {member} waits"),
+            Self::Started { member, lease, token, .. } => {
+                write!(f, "node {member}: work under {lease} begins, with token {token}")
+            }
+            Self::WorkEnded { member, lease, exit, .. } => {
+                write!(f, "node {member}: work under {lease}: {exit:?}")
+            }
+            Self::Written { life, name, token, accepted } => {
+                let verdict = if *accepted { "accepted" } else { "refused" };
+                write!(f, "resource {name}: a write of process {life} with token {token} is {verdict}")
+            }
+            Self::Lost { life, id, what } => {
+                write!(f, "network: {what} of process {life} is lost")?;
+                id.map_or(Ok(()), |id| write!(f, " ({id})"))
+            }
+            Self::Struck { member: Some(member), what } => write!(f, "node {member}: {what:?}"),
+            Self::Struck { member: None, what } => write!(f, "{what:?}"),
+        }
+    }
+}
