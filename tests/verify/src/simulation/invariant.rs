@@ -10,6 +10,9 @@ mod l2_no_needless_loss;
 mod l3_recovery;
 mod limits_are_kept;
 mod orderly_end;
+mod r1_not_yours_is_lost;
+mod r2_late_grant_goes_back;
+mod r3_looks_after_watch;
 mod s1_one_record;
 mod s2_belief;
 mod s3_in_time;
@@ -84,6 +87,9 @@ invariants! {
     w4: w4_campaigns_again::CampaignsAgain,
     w5: w5_rests_between::RestsBetween,
     w6: w6_stuck_is_told::StuckIsTold,
+    r1: r1_not_yours_is_lost::NotYoursIsLost,
+    r2: r2_late_grant_goes_back::LateGrantGoesBack,
+    r3: r3_looks_after_watch::LooksAfterWatch,
     limits: limits_are_kept::Limits,
     jitter: fresh_jitter::FreshJitter,
     calm: calm::Calm,

@@ -17,6 +17,8 @@ pub(super) struct Store {
     pub(super) slow_until: u64,
     /// Until when it is not there, in true time.
     pub(super) down_until: u64,
+    /// How it is not there: its address refuses, swallows everything, or now this, now that.
+    pub(super) absence: Absence,
     /// It gives tokens as it likes, whatever a candidate has seen.
     pub(super) ignores_floor: bool,
     /// The highest token that it ever gave.
@@ -24,10 +26,19 @@ pub(super) struct Store {
     pub(super) plant: Option<Plant>,
 }
 
+/// How a store is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absence {
+    Mixed,
+    Refuses,
+    Swallows,
+}
+
 impl Store {
     pub(super) fn new(clock: Clock, plant: Option<Plant>) -> Self {
         let (model, highest) = (ModelStore::default(), Token::ZERO);
-        Self { model, clock, slow_until: 0, down_until: 0, ignores_floor: false, highest, plant }
+        let absence = Absence::Mixed;
+        Self { model, clock, absence, slow_until: 0, down_until: 0, ignores_floor: false, highest, plant }
     }
 
     /// Executes a command at `now`, in true time.

@@ -137,7 +137,7 @@ impl Fleet {
 
     fn lease_notice(&mut self, member: usize, lease: LeaseKey, notice: &Notice, cause: Option<&Event>) {
         let node = &self.world.members[member];
-        let (life, now) = (node.life, node.heard_at);
+        let (life, now, late) = (node.life, node.heard_at, node.interrupted);
         let Some(name) = node.candidacy(lease).map(|candidacy| candidacy.name) else {
             return self.unknown(member, lease);
         };
@@ -146,8 +146,9 @@ impl Fleet {
         match notice {
             Notice::Acquired { token, deadlines, .. } => {
                 candidacy.decide_by = None;
-                candidacy.stop_by =
-                    candidacy.options.max_hold.map(|limit| now + limit + candidacy.options.grace + LATE * 3);
+                let stop_by = |limit| now + limit + candidacy.options.grace + LATE * 3;
+                // What was stopped in between is late.
+                candidacy.stop_by = candidacy.options.max_hold.filter(|_| !late).map(stop_by);
                 candidacy.held = Some(*token);
                 // A worker's workload is started by a command of its own.
                 if candidacy.worker.is_none() {

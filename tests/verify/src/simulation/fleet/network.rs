@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenure_core::{Command, CommandId, Event, Failure, Reply};
 
 use super::{Fact, Fault, Fleet, Happening, MS};
+use crate::simulation::store::Absence;
 use crate::store::Woken;
 
 impl Fleet {
@@ -28,8 +29,13 @@ impl Fleet {
     pub(super) fn arrive(&mut self, life: usize, name: usize, command: Command, served: bool) {
         let (now, member) = (self.world.now, self.place(life));
         if now < self.world.store.down_until {
-            return match (command.id(), self.tape.at(Fault::Restart, member).one_in(2)) {
-                (Some(id), false) => self.answer(life, id, Reply::Failed(Failure::NotExecuted)),
+            let swallowed = match self.world.store.absence {
+                Absence::Mixed => self.tape.at(Fault::Restart, member).one_in(2),
+                Absence::Refuses => false,
+                Absence::Swallows => true,
+            };
+            return match command.id() {
+                Some(id) if !swallowed => self.answer(life, id, Reply::Failed(Failure::NotExecuted)),
                 _ => self.lose(life, &command, "request"),
             };
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenure_core::{Event, Token, Wake};
 
+use super::super::store::Absence;
 use super::{Condition, Fault, Fleet, Happening, Phase, SECOND, STEP, What, drift};
 
 /// What strikes now and then; the other faults concern single messages and users.
@@ -208,7 +209,9 @@ impl Fleet {
     }
 
     fn store_down(&mut self) {
-        let at = self.world.now + 1 + self.tape.of(Fault::Restart).below(3 * SECOND / 2);
+        let lane = self.tape.of(Fault::Restart);
+        let at = self.world.now + 1 + lane.below(3 * SECOND / 2);
+        self.world.store.absence = [Absence::Mixed, Absence::Refuses, Absence::Swallows][lane.pick(3)];
         self.world.store.down_until = at;
         self.strike_note(None, What::StoreDown);
         self.plan(at, Happening::StoreUp);

@@ -1,18 +1,33 @@
+use std::collections::BTreeMap;
+
+use tenure_core::{Command, Event, LeaseKey};
+
 use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, SECOND, World};
 
-/// Nothing runs hot: what a node hears and emits in a second is bounded.
+/// Nothing runs hot: what a node does in a second is bounded, and what it asks of the store for a lease.
 ///
-/// Backoff begins at a sixteenth of an attempt's timeout and doubles, so a candidacy cannot try more than some dozen
-/// times a second however the store answers; a loop that tries again after a nanosecond shows here at once.
+/// Backoff begins at a sixteenth of an attempt's timeout and doubles up to the whole, so a candidacy or hold cannot try
+/// more than some twenty times a second however the store answers, and once more for each hint. A loop that tries again
+/// after a nanosecond, or a backoff that never grows, shows here at once.
 #[derive(Default)]
 pub(super) struct Calm {
-    /// By place in the fleet: the beginning of its second, and what it did in it.
-    seconds: Vec<(u64, u64)>,
+    /// By process: its second.
+    seconds: BTreeMap<usize, Second>,
 }
 
-/// Per node and lease; the busiest honest second of a hundred thousand fleets has a third of it.
-const MOST_PER_SECOND: u64 = 600;
+#[derive(Default)]
+struct Second {
+    begin: u64,
+    done: u64,
+    hints: u64,
+    requests: BTreeMap<LeaseKey, u64>,
+}
+
+/// What a node hears, emits and says for each lease of the fleet.
+const MOST_DONE: u64 = 600;
+/// What it asks of the store for a candidacy or hold, hints aside.
+const MOST_REQUESTS: u64 = 40;
 
 impl Invariant for Calm {
     const NAME: &'static str = "nothing runs hot";
@@ -25,16 +40,29 @@ impl Invariant for Calm {
         else {
             return Ok(());
         };
-        if self.seconds.len() <= *member {
-            self.seconds.resize(world.members.len(), (0, 0));
+        let second = self.seconds.entry(world.members[*member].life).or_default();
+        if world.now >= second.begin + SECOND {
+            *second = Second { begin: world.now, ..Second::default() };
         }
-        let (begin, count) = &mut self.seconds[*member];
-        if world.now >= *begin + SECOND {
-            (*begin, *count) = (world.now, 0);
+        second.done += 1;
+        ensure(second.done <= MOST_DONE * world.names.len() as u64, || {
+            format!("node {member} did {} things within {} ns", second.done, world.now - second.begin)
+        })?;
+        match fact {
+            Fact::Heard { event: Event::Hint { .. } | Event::Resync, .. } => second.hints += 1,
+            Fact::Emitted {
+                command:
+                    Command::Acquire { lease, .. } | Command::Renew { lease, .. } | Command::Release { lease, .. },
+                ..
+            } => {
+                let requests = second.requests.entry(*lease).or_default();
+                *requests += 1;
+                ensure(*requests <= MOST_REQUESTS + second.hints, || {
+                    format!("node {member} asked {requests} times within a second for {lease}")
+                })?;
+            }
+            _ => {}
         }
-        *count += 1;
-        ensure(*count <= MOST_PER_SECOND * world.names.len() as u64, || {
-            format!("node {member} did {count} things within {} ns", world.now - *begin)
-        })
+        Ok(())
     }
 }

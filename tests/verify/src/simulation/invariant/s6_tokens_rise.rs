@@ -55,6 +55,14 @@ impl Invariant for TokensRise {
                     format!("node {member} takes token {token} of lease {name} for its own, after {seen:?}")
                 })?;
             }
+            Fact::Emitted { member, command: Command::Acquire { lease, floor, .. } } => {
+                let node = &world.members[*member];
+                let name = node.candidacy(*lease).map(|candidacy| candidacy.name);
+                let seen = name.and_then(|name| self.acquired.get(&(node.life, name)));
+                ensure(seen.is_none_or(|seen| seen <= floor), || {
+                    format!("node {member} asks for {lease} above {floor}, and has held it with {seen:?}")
+                })?;
+            }
             Fact::Struck { what: What::StoreForgotTokens, .. } => self.granted.clear(),
             _ => {}
         }

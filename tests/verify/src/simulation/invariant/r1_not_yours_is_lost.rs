@@ -1,0 +1,51 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::{Command, CommandId, Event, LeaseKey, Reply};
+
+use super::{Invariant, ensure};
+use crate::simulation::world::{Fact, World};
+
+/// R1, of the table of replies: "`NotYours` to `Renew`: lost now, hard stop, never created again."
+#[derive(Default)]
+pub(super) struct NotYoursIsLost {
+    /// By process: the latest renewal of each hold, until it is answered.
+    renewals: BTreeMap<usize, BTreeMap<CommandId, LeaseKey>>,
+    /// By place in the fleet: what must be lost before the node falls silent.
+    due: BTreeMap<usize, BTreeSet<LeaseKey>>,
+}
+
+impl Invariant for NotYoursIsLost {
+    const NAME: &'static str = "R1 what is not yours is lost";
+
+    fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
+        match fact {
+            Fact::Emitted { member, command: Command::Renew { id, lease, .. } } => {
+                let renewals = self.renewals.entry(world.members[*member].life).or_default();
+                renewals.retain(|_, other| other != lease);
+                renewals.insert(*id, *lease);
+            }
+            // It is on its way back already.
+            Fact::Emitted { member, command: Command::Release { lease, .. } } => {
+                let renewals = self.renewals.entry(world.members[*member].life).or_default();
+                renewals.retain(|_, other| other != lease);
+            }
+            Fact::Heard { member, event: Event::Reply { id, reply } } => {
+                let renewals = self.renewals.entry(world.members[*member].life).or_default();
+                // A second answer is dropped.
+                if let Some(lease) = renewals.remove(id).filter(|_| *reply == Reply::NotYours) {
+                    self.due.entry(*member).or_default().insert(lease);
+                }
+            }
+            Fact::Polled { member, .. } => {
+                for lease in self.due.remove(member).into_iter().flatten() {
+                    let held = world.members[*member].candidacy(lease).and_then(|candidacy| candidacy.held);
+                    ensure(held.is_none(), || {
+                        format!("node {member} goes on to hold {lease}, which the store says is not its own")
+                    })?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
