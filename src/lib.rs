@@ -23,9 +23,42 @@
 //! }
 //! ```
 //!
-//! # Leader election
-//! Whoever has the lease leads. One that loses it campaigns again, once the guard is gone: every `acquire` is a
-//! candidate of its own, and would wait for a lease that its own program holds.
+//! # Leader election, and whatever runs once in a fleet
+//! Whoever has the lease leads. A [worker](Tenure::worker) leads whenever it has it: its work is started then, stopped
+//! before another instance may start it, and started again when it has failed. On Ctrl-C and SIGTERM
+//! [`Tenure::scope`] drains it: the work ends in order, and the next instance goes on at once.
+//!
+#![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
+#![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]
+//! # async fn schedule(_: tenure::Token) -> Result<(), std::io::Error> { Ok(()) }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! tenure
+//!     .scope(async |tenure| {
+//!         let scheduler = tenure
+//!             .worker("scheduler", |ctx| async move {
+//!                 while !ctx.is_draining() {
+//!                     // Whatever it changes gets the token, and refuses a lower one than it has seen.
+//!                     schedule(ctx.token()).await?;
+//! #                   tokio::task::yield_now().await;
+//!                 }
+//!                 Ok::<_, std::io::Error>(())
+//!             })
+//!             .start()?;
+//!         // ... the rest of the program; this one has nothing else to do.
+//! #       tenure.begin_shutdown();
+//!         scheduler.ended().await;
+//!         Ok::<_, tenure::WorkerError>(())
+//!     })
+//!     .await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where the program itself is to wait, lead and go on, it acquires the lease in a loop. Once it has lost it, it campaigns
+//! again when the guard is gone: every `acquire` is a candidate of its own, and would wait for a lease that its own
+//! program holds.
 //!
 #![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
 #![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]

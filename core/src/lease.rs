@@ -50,6 +50,8 @@ use crate::untracked::Untracked;
 mod attempts;
 mod campaign;
 mod holding;
+#[cfg(feature = "model")]
+mod model;
 mod options;
 mod releasing;
 #[cfg(test)]

@@ -9,6 +9,8 @@ extern crate alloc;
 mod command;
 mod jitter;
 mod lease;
+#[cfg(feature = "model")]
+pub mod model;
 mod name;
 mod node;
 #[cfg(not(tenure_planted))]

@@ -13,6 +13,8 @@ use crate::name::{Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, 
 use crate::time::Instant;
 use crate::untracked::Untracked;
 
+#[cfg(feature = "model")]
+mod model;
 mod slots;
 #[cfg(test)]
 mod tests;

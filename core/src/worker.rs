@@ -39,6 +39,8 @@ use crate::time::Instant;
 use crate::timing::{ConfigError, MIN_STEP};
 use crate::untracked::Untracked;
 
+#[cfg(feature = "model")]
+mod model;
 #[cfg(test)]
 mod tests;
 

@@ -30,7 +30,7 @@ pub(super) enum Kind {
 /// The latest requests without an answer. Bounded: what the oldest of many unanswered requests would say is
 /// said again by a later one, since acquiring is idempotent per owner and a renewal by its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Attempts([Option<Attempt>; 4]);
+pub(super) struct Attempts(pub(super) [Option<Attempt>; 4]);
 
 impl Attempts {
     /// Keeps an attempt. If there are too many, the oldest of the kind that there are most of is forgotten, so

@@ -19,6 +19,17 @@ pub(super) struct WorkerEntry<J> {
     ready: bool,
 }
 
+#[cfg(feature = "model")]
+impl<J: Jitter> WorkerEntry<J> {
+    pub(super) fn visit(&mut self, visitor: &mut impl crate::model::Visitor) {
+        let Self { worker, name: _, deadline, ready: _ } = self;
+        worker.visit(visitor);
+        if let Some(deadline) = deadline {
+            visitor.deadline(deadline);
+        }
+    }
+}
+
 #[cfg(test)]
 impl<J: Jitter> WorkerEntry<J> {
     /// What holds whenever everything was polled; returns its deadline.

@@ -82,7 +82,8 @@ impl Tenure {
     }
 
     /// A worker: `work` is started whenever this process gets the lease `name`, and stopped before another may start
-    /// it. Set it up and [`start`](WorkerSetup::start) it.
+    /// it. Set it up and [`start`](WorkerSetup::start) it. This is the form for leader election, and for whatever is to
+    /// run on one instance at a time for as long as the program does.
     ///
     /// `work` makes the future of each run; it may return `()` or a result. Work that ends is started again after a
     /// while, here or on another instance, wherever the lease goes next: see [`WorkerSetup::restart`]. A panic is a
@@ -171,10 +172,12 @@ impl Tenure {
     /// Gives back what is held, and ends.
     ///
     /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
-    /// work under a lease is asked to stop; as each guard goes, its lease is given back. Returns once all are,
-    /// and the store is closed; or when the budget is over ([`Builder::shutdown_budget`], default 2 s). What is
-    /// held then is renewed until its guard goes. Where nothing is held, a store that does not answer delays it by
-    /// half a second at most. It may be called again, and from several places.
+    /// work under a lease is asked to stop, and workers are drained; as each guard goes, and each run ends, its lease
+    /// is given back. Returns once all are, and the store is closed; or when the budget is over
+    /// ([`Builder::shutdown_budget`], default 2 s). What is held then is renewed until its guard goes, or its run has
+    /// ended: to give workers the whole of their drain timeout, [drain](crate::Worker::drain) them before. Where
+    /// nothing is held, a store that does not answer delays it by half a second at most. It may be called again, and
+    /// from several places.
     ///
     /// [`Builder::shutdown_budget`]: crate::Builder::shutdown_budget
     ///
@@ -197,7 +200,7 @@ impl Tenure {
     /// or panics.
     ///
     /// On SIGINT or SIGTERM all work under leases is asked to stop (see
-    /// [`Lease::stopping`](crate::Lease::stopping)), and candidates that wait fail with
+    /// [`Lease::stopping`](crate::Lease::stopping)), workers are drained, and candidates that wait fail with
     /// [`AcquireError::ShuttingDown`]; `work` goes on, to end by itself. On a second signal it is dropped. The
     /// signals keep this meaning for the rest of the process's life. Leases that can't be given back in time are
     /// named in a warning.

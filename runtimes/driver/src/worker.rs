@@ -2,13 +2,9 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tenure_core::{
     ConfigError, Deadlines, Instant, LeaseConfig, LeaseName, NameError, Restart, RestartPolicy, StopReason,
     Token, WaitLimit, WorkerOptions,
@@ -20,88 +16,40 @@ use crate::hold::{Ending, Hold};
 use crate::lease::Signal;
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
-use crate::wakers::{Place, Wakers, wake};
 
 mod job;
+mod outcome;
+mod shared;
+
 pub(crate) use job::{Ended, Job};
-
-/// What a worker runs: makes the future of each run. All of it is the user's, what it drops included, and so are its
-/// panics: none of them gets out.
-pub(crate) struct Work(Option<Box<dyn FnMut(Ctx) -> Run + Send>>);
-
-type Run = BoxFuture<'static, Result<(), String>>;
-
-impl Work {
-    fn start(&mut self, ctx: Ctx) -> Result<Run, String> {
-        let Some(work) = &mut self.0 else { return Err("it is gone".to_owned()) };
-        caught(|| work(ctx))
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        let work = self.0.take();
-        let _nobody_to_tell = caught(|| drop(work));
-    }
-}
-
-/// Calls the user's code; a panic becomes an error.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = text.map_or_else(|| "it panicked".to_owned(), |text| format!("it panicked: {text}"));
-        // What was thrown may panic when it is dropped. What that throws is left alone.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            std::mem::forget(again);
-        }
-        text
-    })
-}
-
-/// What work comes to: `()`, a result whose error is logged and counts as a failure, or nothing at all: an endless loop.
-/// A panic is a failure, too.
-pub trait Outcome {
-    /// The error as text.
-    ///
-    /// # Errors
-    /// The text of the error.
-    fn into_result(self) -> Result<(), String>;
-}
-
-impl Outcome for () {
-    fn into_result(self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-impl<E: fmt::Display> Outcome for Result<(), E> {
-    fn into_result(self) -> Result<(), String> {
-        self.map_err(|error| error.to_string())
-    }
-}
-
-impl Outcome for Never {
-    fn into_result(self) -> Result<(), String> {
-        self
-    }
-}
-
-/// `!`, which has no name of its own on stable Rust. Since the edition of 2024 it is what an endless loop comes to.
-type Never = <fn() -> ! as Returns>::Output;
-
-#[expect(unnameable_types, reason = "only the name above is of any use")]
-#[doc(hidden)]
-pub trait Returns {
-    #[doc(hidden)]
-    type Output;
-}
-
-impl<T> Returns for fn() -> T {
-    type Output = T;
-}
+pub use outcome::Outcome;
+pub(crate) use outcome::Work;
+use shared::Waiting;
+pub(crate) use shared::{Shared, Tie};
 
 /// Sets up a worker; made by [`Tenure::worker`]. Nothing runs before [`start`](WorkerSetup::start).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let tenure = tenure::connect("memory:").await?;
+/// # async fn migrate() -> Result<(), std::io::Error> { Ok(()) }
+/// use std::time::Duration;
+/// use tenure::Restart;
+///
+/// // Runs until it has succeeded here; in between other instances have their turns.
+/// let migration = tenure
+///     .worker("migration", |_| migrate())
+///     .ttl(Duration::from_secs(30))
+///     .restart(Restart::OnFailure)
+///     .restart_delays(Duration::from_secs(5), Duration::from_secs(300))
+///     .drain_timeout(Duration::from_secs(60))
+///     .start()?;
+/// migration.ended().await;
+/// # tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing runs before `start`"]
 pub struct WorkerSetup {
     acquire: Acquire,
@@ -118,10 +66,10 @@ impl WorkerSetup {
         F::Output: Outcome,
     {
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        let work = Work(Some(Box::new(move |ctx| {
+        let work = Work::new(move |ctx| {
             let run = work(ctx);
             Box::pin(async { run.await.into_result() })
-        })));
+        });
         Self { acquire, restart: Restart::Always, delays: None, work }
     }
 
@@ -144,7 +92,9 @@ impl WorkerSetup {
         self
     }
 
-    /// Passes the work on this long after each start: it drains, and the next instance has its turn. Default: never.
+    /// Passes the work on this long after each start: it drains, and the next instance has its turn. Work that blocks
+    /// its thread all through that loses the lease: from then on only the token keeps the next run apart. Default:
+    /// never.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.acquire = self.acquire.max_hold(limit);
         self
@@ -171,7 +121,8 @@ impl WorkerSetup {
 
     /// Starts the worker: it campaigns for the lease from now on, and works whenever it has it.
     ///
-    /// The work runs as a task of the async runtime that this is called in.
+    /// Each run is a task of the async runtime that this is called in, also where the leases are renewed on another
+    /// one; outside of any, of the runtime that renews them. When that runtime ends, the worker ends with it.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -215,8 +166,13 @@ pub enum WorkerError {
     Closed(#[from] Closed),
 }
 
-/// A worker that was started. It works on when this handle is dropped, for as long as any handle of its
-/// [`Tenure`] is there; cloning shares it.
+/// A worker that was started; cloning shares it.
+///
+/// It works on when this handle is dropped, for as long as any handle of its [`Tenure`] is there: this one counts,
+/// and so does one that the work itself keeps. Once the last one is gone, or at [`Tenure::shutdown`], it is drained.
+///
+/// To end one in order, [`drain`](Worker::drain) it, which waits until the work has ended and the lease is given back.
+/// To wait for one that ends by itself, or for the end of the program, there is [`ended`](Worker::ended).
 #[derive(Clone)]
 pub struct Worker {
     name: LeaseName,
@@ -238,19 +194,22 @@ impl Worker {
         self.shared.lock().status
     }
 
-    /// What the last run that failed has failed with, unless a later one came to its end.
+    /// What the last run that failed has failed with, unless a later one came to its end. To be stopped is no failure.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.shared.lock().error.clone()
     }
 
     /// Ends the worker: the work is told that it drains ([`Ctx::draining`]), and may come to its end within the
-    /// [`drain_timeout`](WorkerSetup::drain_timeout); the lease is given back once it has. Nothing is started any
-    /// more. Returns once all of that is done. It may be called again; dropping the future takes nothing back.
+    /// [`drain_timeout`](WorkerSetup::drain_timeout); then it is dropped at its next await point. The lease is given
+    /// back once it has ended. Nothing is started any more. Returns once all of that is done.
+    ///
+    /// It begins with the first poll. It may be called again, and from several places; dropping the future takes
+    /// nothing back.
     ///
     /// # Errors
-    /// [`DrainError::Stuck`] if the work has not ended a stop budget after it was stopped. It keeps its lease until it
-    /// does.
+    /// [`DrainError::Stuck`] if the work has not ended a stop budget after it was stopped. The drain goes on all the
+    /// same: [`ended`](Worker::ended) tells when the work has ended after all.
     pub async fn drain(&self) -> Result<(), DrainError> {
         self.end(false).await
     }
@@ -263,15 +222,16 @@ impl Worker {
         self.end(true).await
     }
 
-    /// Waits until the worker has ended: because its policy wants no further run, or because it was drained.
+    /// Waits until the worker has ended and its lease is given back: because its policy wants no further run, because it
+    /// was drained, or because what drives the leases has ended.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut waiting = Waiting { shared: Arc::clone(&self.shared), place: Place::NEW };
+        let mut waiting = Waiting::new(&self.shared);
         poll_fn(move |cx| waiting.poll(cx, |state| state.has_ended().then_some(())))
     }
 
     async fn end(&self, hard: bool) -> Result<(), DrainError> {
         let _gone = self.requests.unbounded_send(Request::EndWorker { ticket: self.ticket, hard });
-        let mut waiting = Waiting { shared: Arc::clone(&self.shared), place: Place::NEW };
+        let mut waiting = Waiting::new(&self.shared);
         poll_fn(|cx| {
             waiting.poll(cx, |state| match state.status {
                 WorkerStatus::Stuck { token } => {
@@ -305,7 +265,7 @@ pub enum WorkerStatus {
         /// The token under which it does.
         token: Token,
     },
-    /// Its work was stopped and has not ended in time; the lease is kept.
+    /// Its work was stopped and has not ended in time; the lease is not given back before it does.
     Stuck {
         /// The token under which it works.
         token: Token,
@@ -325,7 +285,7 @@ pub enum WorkerStatus {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrainError {
-    /// The work was stopped, and has not ended since: it blocks its thread. The lease is kept until it ends.
+    /// The work was stopped, and has not ended since: it blocks its thread. The lease is not given back before it ends.
     #[error(
         "the work under lease {lease:?} (token {token}) was stopped and does not end: it blocks its thread; the lease \
          is not given back before it does"
@@ -342,6 +302,31 @@ pub enum DrainError {
 }
 
 /// What work gets to know of its run. Cloning shares it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let tenure = tenure::connect("memory:").await?;
+/// # async fn next_message() -> u32 { tokio::task::yield_now().await; 7 }
+/// # async fn store(_: u32, _: tenure::Token) {}
+/// let worker = tenure
+///     .worker("inbox", |ctx| async move {
+///         let mut draining = std::pin::pin!(ctx.draining());
+///         loop {
+///             let message = tokio::select! {
+///                 message = next_message() => message,
+///                 // Time to end in order: between two messages.
+///                 _why = &mut draining => return,
+///             };
+///             store(message, ctx.token()).await;
+///         }
+///     })
+///     .start()?;
+/// worker.drain().await?;
+/// # tenure.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Ctx {
     hold: Arc<Hold>,
@@ -385,8 +370,9 @@ impl Ctx {
         self.signal().stopped()
     }
 
-    /// Waits until the work must stop: the lease ends, or the time for draining is over. What is still to be saved has
-    /// to be saved before [`Deadlines::kill_at`].
+    /// Waits until the lease ends, so that the work must stop: what is still to be saved has to be saved before
+    /// [`Deadlines::kill_at`]. When the time for draining is over, the work is dropped at once; that it must stop then
+    /// is seen by tasks of its own that wait here.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ending = Ending::new(Arc::clone(&self.hold));
         poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(|_| ()))
@@ -396,139 +382,5 @@ impl Ctx {
     #[must_use]
     pub fn signal(&self) -> Signal {
         Signal::new(Arc::clone(&self.hold))
-    }
-}
-
-/// What the driver and the handles share about a worker.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
-
-#[derive(Debug)]
-struct State {
-    status: WorkerStatus,
-    /// How many of its leases were granted, so that the store may still have a record of them.
-    recorded: usize,
-    /// A run of its work has begun, and not ended.
-    runs: bool,
-    /// The driver went before it had ended.
-    closed: bool,
-    error: Option<Arc<str>>,
-    waiting: Wakers,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        let waiting = Wakers::default();
-        Self { status: WorkerStatus::Waiting, recorded: 0, runs: false, closed: false, error: None, waiting }
-    }
-}
-
-impl State {
-    fn has_ended(&self) -> bool {
-        self.status == WorkerStatus::Ended && (self.closed || self.recorded == 0)
-    }
-
-    /// Without a driver only the work itself is left to end.
-    fn end_without_driver(&mut self) {
-        if self.closed && !self.runs {
-            self.status = WorkerStatus::Ended;
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn work_is_gone(&self) {
-        self.change(|state| {
-            state.runs = false;
-            state.end_without_driver();
-        });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut woken: Vec<Waker> = Vec::new();
-        {
-            let mut state = self.lock();
-            change(&mut state);
-            state.waiting.take(&mut woken);
-        }
-        wake(woken);
-    }
-}
-
-/// The driver's end of a [`Shared`]: once it is gone, only the work itself changes anything.
-#[derive(Debug)]
-pub(crate) struct Tie(pub(crate) Arc<Shared>);
-
-impl Tie {
-    pub(crate) fn set(&self, status: WorkerStatus) {
-        self.0.change(|state| state.status = status);
-    }
-
-    /// A run begins.
-    pub(crate) fn works(&self, token: Token) {
-        self.0.change(|state| {
-            state.status = WorkerStatus::Working { token };
-            state.runs = true;
-        });
-    }
-
-    /// The work does not end.
-    pub(crate) fn stuck(&self) {
-        self.0.change(|state| {
-            if let WorkerStatus::Working { token } = state.status {
-                state.status = WorkerStatus::Stuck { token };
-            }
-        });
-    }
-
-    /// The store may have a record of one more of its leases, or of one less.
-    pub(crate) fn record(&self, recorded: bool) {
-        self.0.change(|state| {
-            state.recorded = if recorded { state.recorded + 1 } else { state.recorded.saturating_sub(1) };
-        });
-    }
-
-    pub(crate) fn failed_with(&self, error: Option<String>) {
-        self.0.change(|state| state.error = error.map(Into::into));
-    }
-}
-
-impl Drop for Tie {
-    fn drop(&mut self) {
-        self.0.change(|state| {
-            // What has not ended in order never will.
-            state.closed = !state.has_ended();
-            state.end_without_driver();
-        });
-    }
-}
-
-struct Waiting {
-    shared: Arc<Shared>,
-    place: Place,
-}
-
-impl Waiting {
-    fn poll<T>(&mut self, cx: &Context<'_>, wanted: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
-        let mut state = self.shared.lock();
-        let found = wanted(&state);
-        let replaced = match found {
-            Some(_) => state.waiting.leave(&mut self.place),
-            None => state.waiting.register(&mut self.place, cx.waker()),
-        };
-        drop(state);
-        drop(replaced);
-        found.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let left = self.shared.lock().waiting.leave(&mut self.place);
-        drop(left);
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use tenure_driver::{Builder, Tenure, clock};
+use tenure_driver::{Builder, Ctx, Tenure, WorkerStatus, clock};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
@@ -54,6 +54,38 @@ fn neither_tasks_nor_descriptors_pile_up() {
             for polls in 0..10_000 {
                 cancel(&tenure, polls).await;
             }
+            for kind in 0..2_000 {
+                let work = move |ctx: Ctx| async move {
+                    match kind % 5 {
+                        0 => Ok(()),
+                        1 => Err("no luck"),
+                        2 => std::future::pending().await,
+                        _ => {
+                            ctx.draining().await;
+                            Ok(())
+                        }
+                    }
+                };
+                let setup = tenure.worker((kind % 7).to_string(), work);
+                let worker = setup.drain_timeout(Duration::from_millis(5)).start().unwrap();
+                let mut drain = pin!(async {
+                    // Some are let work before, the others are caught at whatever they do.
+                    while kind % 5 > 2 && !matches!(worker.status(), WorkerStatus::Working { .. }) {
+                        tokio::task::yield_now().await;
+                    }
+                    for _ in 0..kind % 4 {
+                        tokio::task::yield_now().await;
+                    }
+                    if kind % 3 == 0 { worker.drain().await } else { worker.stop().await }
+                });
+                // Some are waited for; the others are left alone with it.
+                for _ in 0..if kind % 5 > 2 || kind % 3 > 0 { u32::MAX } else { 5 } {
+                    if poll_fn(|cx| Poll::Ready(drain.as_mut().poll(cx))).await.is_ready() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
             for _ in 0..10 {
                 let more = start(MemoryStore::new());
                 drop(more.acquire("a").await.unwrap());
@@ -63,7 +95,8 @@ fn neither_tasks_nor_descriptors_pile_up() {
             until("no more tasks", || metrics.num_alive_tasks() <= before.0.max(1)).await;
             until("no more descriptors", || descriptors() <= before.1).await;
             assert_eq!(tenure.leases().await.unwrap(), []);
-            assert!(tenure.stats().acquired > 1000, "{:?}", tenure.stats());
+            assert!(tenure.stats().acquired > 1000 && tenure.stats().runs >= 800, "{:?}", tenure.stats());
+            assert_eq!(tenure.stats().workers, 0);
             tenure.shutdown().await.unwrap();
         });
     }

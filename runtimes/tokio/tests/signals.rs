@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use tenure_driver::core::StopReason;
-use tenure_driver::{AcquireError, Builder, RequestError};
+use tenure_driver::store_contract::SimpleStore;
+use tenure_driver::{AcquireError, Builder, Ctx, RequestError, WorkerStatus};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
@@ -64,5 +65,39 @@ fn a_signal_asks_the_work_to_end_and_a_second_one_drops_it() {
             });
             assert!(free, "the lease was given back");
         }
+    }
+}
+
+#[test]
+fn a_signal_drains_a_worker_and_its_scope_ends_with_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (runtime, own) in [
+        (tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(), false),
+        (tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap(), true),
+    ] {
+        let store = MemoryStore::new();
+        let tokio = {
+            let _entered = runtime.enter();
+            if own { Tokio::on_own_thread().unwrap() } else { Tokio::current() }
+        };
+        let tenure = Builder::new(tokio).store(store.handle()).start().unwrap();
+        let (sender, told) = std::sync::mpsc::channel();
+        let result = runtime.block_on(tenure.scope(async |tenure| {
+            let work = move |ctx: Ctx| {
+                let sender = sender.clone();
+                async move {
+                    kill_process(getpid(), Signal::TERM).unwrap();
+                    let why = ctx.draining().await;
+                    sender.send((why, ctx.is_valid())).unwrap();
+                }
+            };
+            let worker = tenure.worker("a", work).start().unwrap();
+            worker.ended().await;
+            worker.status()
+        }));
+        assert_eq!(result.ok(), Some(WorkerStatus::Ended));
+        assert_eq!(told.try_recv().ok(), Some((StopReason::Drain, true)), "with time to end in order");
+        assert!(told.try_recv().is_err(), "it was not started again");
+        assert_eq!(runtime.block_on(store.list(None, 10)).unwrap(), []);
     }
 }

@@ -2,5 +2,6 @@
 //! and hostile events.
 
 pub mod hostile;
+pub mod search;
 pub mod simulation;
 pub mod store;

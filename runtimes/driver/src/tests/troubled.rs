@@ -196,23 +196,143 @@ fn work_that_never_ends_has_a_type_too() {
 }
 
 #[test]
-fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
-    let seed = 1;
-    println!("seed {seed}");
+fn a_shutdown_that_is_shorter_than_a_drain_names_the_lease_and_cuts_nothing_short() {
     let world = World::new();
     let tenure = world.tenure();
+    let (runtime, finished) = (world.runtime.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&finished);
+    let work = move |ctx: Ctx| {
+        let (runtime, count) = (runtime.clone(), Arc::clone(&count));
+        async move {
+            ctx.draining().await;
+            runtime.sleep_until(Runtime::now(&runtime) + 20 * SECOND).await;
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    world.settle();
+    let error = world.runtime.block_on(tenure.shutdown()).unwrap_err();
+    assert_eq!(error.leases, [worker.name().clone()]);
+    world.runtime.block_on(worker.ended());
+    assert_eq!((finished.load(Ordering::Relaxed), world.records()), (1, Vec::new()));
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+    assert_eq!(world.runtime.tasks(), 0);
+}
+
+#[test]
+fn a_drain_that_nobody_waits_for_any_more_goes_on() {
+    let world = World::new();
+    let worker = world.tenure().worker("a", dutiful).start().unwrap();
+    world.settle();
+    assert!(is_pending(worker.drain()));
+    world.settle();
+    assert_eq!((worker.status(), world.records()), (WorkerStatus::Ended, Vec::new()));
+    // What was not polled has not begun.
+    let worker = world.tenure().worker("a", dutiful).start().unwrap();
+    drop(worker.drain());
+    world.settle();
+    assert!(works(&worker));
+}
+
+#[test]
+fn workers_and_candidates_of_one_process_have_the_lease_in_turn() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let [first, second, third] = [(); 3].map(|()| tenure.worker("a", dutiful).start().unwrap());
+    let candidate = spawn(&world.runtime, tenure.acquire("a").into_future());
+    world.settle();
+    assert_eq!((works(&first), second.status()), (true, WorkerStatus::Waiting));
+    assert_eq!(drained(&world, &third), Ok(()), "it need not have its turn for that");
+    assert_eq!(drained(&world, &first), Ok(()));
+    world.runtime.advance(SECOND);
+    assert!(works(&second) && candidate.lock().unwrap().is_none());
+    assert_eq!(world.runtime.block_on(second.stop()), Ok(()));
+    world.runtime.advance(SECOND);
+    assert!(candidate.lock().unwrap().take().unwrap().unwrap().is_valid());
+}
+
+#[test]
+fn a_store_that_lost_its_memory_starts_no_work_under_a_token_of_the_past() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let tokens = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&tokens);
+    let work = move |ctx: Ctx| {
+        seen.lock().unwrap().push(ctx.token());
+        async {}
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    world.settle();
+    world.plan.only("acquire", Fault::Grant(1));
+    world.runtime.advance(2 * TTL);
+    let WorkerStatus::Resting { failures, .. } = worker.status() else { panic!("{worker:?}") };
+    assert!(failures > 1 && tokens.lock().unwrap().len() == 1);
+    world.plan.heal();
+    world.runtime.advance(60 * SECOND);
+    let tokens = tokens.lock().unwrap();
+    assert!(tokens.len() > 1 && tokens.is_sorted(), "{tokens:?}");
+}
+
+#[test]
+fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
+    end_at_random(1, 10_000, |_| Fault::None);
+}
+
+#[test]
+fn workers_over_a_bad_store_never_work_beside_each_other_and_leave_nothing_behind() {
+    for seed in 0..4 {
+        end_at_random(seed, 500, |chance| match chance {
+            0..10 => Fault::LoseAnswer,
+            10..20 => Fault::Fail,
+            20..30 => Fault::Late(Duration::from_millis(chance * 100)),
+            30..40 => Fault::Slow(Duration::from_millis(chance * 100)),
+            40..43 => Fault::Hang,
+            43..46 => Fault::HangAfter,
+            46..48 => Fault::Panic,
+            48..50 => Fault::Nonsense,
+            50..52 => Fault::Refuse,
+            _ => Fault::None,
+        });
+    }
+}
+
+/// How many runs of each name are inside, and the most that ever were.
+#[derive(Clone, Default)]
+struct Inside(Arc<[(AtomicUsize, AtomicUsize); 5]>);
+
+impl Inside {
+    fn enter(&self, name: usize) -> Entered {
+        let (inside, most) = &self.0[name];
+        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Entered(self.clone(), name)
+    }
+}
+
+struct Entered(Inside, usize);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.0[self.1].0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts workers in two processes, and ends them at random points and in random ways.
+fn end_at_random(seed: u64, rounds: u64, mut fault: impl FnMut(u64) -> Fault + Send + 'static) {
+    println!("seed {seed}");
+    let world = World::new();
+    let processes = [world.tenure(), world.tenure()];
     let mut choice = SplitMix::new(seed);
-    let inside: Arc<[AtomicUsize; 5]> = Arc::default();
-    let mut kept: Vec<(Worker, u64)> = Vec::new();
+    let mut faults = choice.fork();
+    world.plan.set(move |_| fault(faults.below(100)));
+    let inside = Inside::default();
+    let mut kept: Vec<Worker> = Vec::new();
     let mut waits = Vec::new();
-    for _ in 0..10_000 {
-        let (name, kind) = (choice.below(5), choice.below(6));
-        let guard = Arc::clone(&inside);
+    for _ in 0..rounds {
+        let (name, kind, inside) = (choice.below(5), choice.below(6), inside.clone());
         let work = move |ctx: Ctx| {
-            let guard = Arc::clone(&guard);
+            let entered = inside.enter(name as usize);
             async move {
-                assert_eq!(guard[name as usize].fetch_add(1, Ordering::SeqCst), 0, "beside another one");
-                let _inside = Inside(guard, name as usize);
+                let _entered = entered;
                 match kind {
                     0 => Ok(()),
                     1 => Err("no luck"),
@@ -226,18 +346,17 @@ fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
             }
         };
         let restart = [Restart::Always, Restart::OnFailure, Restart::Never][choice.below(3) as usize];
-        let setup = tenure.worker(name.to_string(), work).restart(restart);
-        kept.push((setup.drain_timeout(3 * SECOND).start().unwrap(), choice.below(4)));
+        let setup = processes[choice.below(2) as usize].worker(name.to_string(), work).restart(restart);
+        kept.push(setup.drain_timeout(3 * SECOND).start().unwrap());
         match choice.below(4) {
             0 => world.runtime.advance(Duration::from_millis(choice.below(2_000))),
             1 => world.settle(),
             _ => {}
         }
         while kept.len() > 8 {
-            let (worker, how) = kept.swap_remove(choice.below(kept.len() as u64) as usize);
-            let worker = Arc::new(worker);
-            let ending = Arc::clone(&worker);
-            let mut end: BoxFuture<'static, Result<(), DrainError>> = if how == 0 {
+            let worker = kept.swap_remove(choice.below(kept.len() as u64) as usize);
+            let (how, ending) = (choice.below(4), worker.clone());
+            let mut end: BoxFuture<'static, _> = if how == 0 {
                 Box::pin(async move { ending.stop().await })
             } else {
                 Box::pin(async move { ending.drain().await })
@@ -251,23 +370,18 @@ fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
             }
         }
     }
-    for (worker, _) in kept {
-        waits.push(spawn(&world.runtime, async move { worker.drain().await }));
-    }
+    waits.extend(kept.into_iter().map(|worker| spawn(&world.runtime, async move { worker.drain().await })));
+    world.plan.heal();
     world.runtime.advance(4 * TTL);
     assert!(waits.iter().all(|wait| *wait.lock().unwrap() == Some(Ok(()))));
-    let stats = tenure.stats();
-    assert_eq!((stats.workers, stats.open, stats.held, stats.in_flight), (0, 0, 0, 0), "{stats:?}");
-    assert!(stats.runs > 1000 && stats.failed_runs > 100, "{stats:?}");
-    assert_eq!((world.records(), world.runtime.tasks()), (Vec::new(), 1), "the driver, and nothing else");
-    assert!(world.runtime.sleepers() <= 1 && world.plan.watched().is_empty());
-    assert!(inside.iter().all(|inside| inside.load(Ordering::SeqCst) == 0));
-}
-
-struct Inside(Arc<[AtomicUsize; 5]>, usize);
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        self.0[self.1].fetch_sub(1, Ordering::SeqCst);
+    for tenure in &processes {
+        let stats = tenure.stats();
+        assert_eq!((stats.workers, stats.open, stats.held, stats.in_flight), (0, 0, 0, 0), "{stats:?}");
+        assert!(stats.runs > rounds / 20 && stats.failed_runs > rounds / 100, "{stats:?}");
+    }
+    assert_eq!((world.records(), world.runtime.tasks()), (Vec::new(), 2), "the drivers, and nothing else");
+    assert!(world.runtime.sleepers() <= 2 && world.plan.watched().is_empty());
+    for (inside, most) in &*inside.0 {
+        assert_eq!((inside.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (0, 1));
     }
 }

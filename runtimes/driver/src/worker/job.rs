@@ -1,9 +1,16 @@
 //! One run of a worker's work, as a task.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
 use futures::channel::mpsc;
 use tenure_core::{Exit, LeaseKey, StopReason};
 
-use super::{Arc, Context, Ctx, Ending, Hold, Pin, Poll, Run, Shared, Work, caught, poll_fn};
+use super::outcome::{Run, Work, caught};
+use super::{Ctx, Shared};
+use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
 
 /// How a run has ended.

@@ -1,0 +1,134 @@
+//! What a search of the state space sees of a node.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::mem::take;
+
+use super::slots::{Slot, Watch};
+use super::{Entry, Jitter, Machine, Node};
+use crate::model::Visitor;
+
+impl<J: Jitter> Node<J> {
+    /// Shows all that would keep this state from being recognised. Everything must have been polled.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self {
+            identity,
+            now,
+            next_machine,
+            last_n,
+            leases,
+            workers,
+            names,
+            slots,
+            deadlines,
+            ready,
+            output,
+            resync_from,
+            watched,
+            floor,
+            shutting_down: _,
+            jitter: _,
+            counters: _,
+        } = self;
+        debug_assert!(ready.is_empty() && output.is_empty(), "outputs hide what they carry");
+        debug_assert!(resync_from.is_none(), "a resync ends before a poll does");
+        visitor.identity(identity);
+        visitor.now(now);
+        visitor.floor(floor);
+        visitor.last_acquisition(last_n);
+        rekey(leases, |key, entry| {
+            entry.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
+        rekey(workers, |key, entry| {
+            entry.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
+        rekey(slots, |&number, slot| {
+            slot.visit(visitor, number);
+            renumbered(visitor, number)
+        });
+        resort(deadlines, |&(mut at, mut machine)| {
+            visitor.deadline(&mut at);
+            match &mut machine {
+                Machine::Lease(key) => key.visit(visitor),
+                Machine::Worker(key) => key.visit(visitor),
+            }
+            (at, machine)
+        });
+        resort(watched, |&number| renumbered(visitor, number));
+        names.values_mut().for_each(|number| visitor.machine(number));
+        visitor.last_machine(next_machine);
+    }
+}
+
+impl<J: Jitter> Entry<J> {
+    fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { lease, slot, worker, deadline, ready: _ } = self;
+        lease.visit(visitor);
+        visitor.machine(slot);
+        if let Some(worker) = worker {
+            worker.visit(visitor);
+        }
+        if let Some(deadline) = deadline {
+            visitor.deadline(deadline);
+        }
+    }
+}
+
+impl Slot {
+    fn visit(&mut self, visitor: &mut impl Visitor, number: u64) {
+        let Self {
+            name: _,
+            leases: _,
+            candidates,
+            impatient,
+            active,
+            courtesy: _,
+            seen,
+            watch,
+            registered: _,
+            sequence,
+        } = self;
+        for keys in [candidates, impatient] {
+            resort(keys, |&(mut key)| {
+                key.visit(visitor);
+                key
+            });
+        }
+        if let Some(active) = active {
+            active.visit(visitor);
+        }
+        visitor.floor(seen);
+        match watch {
+            Watch::Asked { sequence } => visitor.sequence(number, sequence),
+            Watch::Off | Watch::On | Watch::Never => {}
+        }
+        visitor.next_sequence(number, sequence);
+    }
+}
+
+fn renumbered(visitor: &mut impl Visitor, mut number: u64) -> u64 {
+    visitor.machine(&mut number);
+    number
+}
+
+/// Gives every entry the key that `visit` says. Mostly it is the one that it has.
+fn rekey<K: Ord, V>(map: &mut BTreeMap<K, V>, mut visit: impl FnMut(&K, &mut V) -> K) {
+    let keys: Vec<K> = map.iter_mut().map(|(key, value)| visit(key, value)).collect();
+    if !keys.iter().eq(map.keys()) {
+        *map = keys.into_iter().zip(take(map).into_values()).collect();
+    }
+}
+
+/// Replaces every element by what `visit` says.
+fn resort<T: Ord>(set: &mut BTreeSet<T>, visit: impl FnMut(&T) -> T) {
+    let elements: Vec<T> = set.iter().map(visit).collect();
+    if !elements.iter().eq(&*set) {
+        *set = elements.into_iter().collect();
+    }
+}

@@ -1,0 +1,89 @@
+//! What a worker runs, which is the user's, and what that comes to.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures::future::BoxFuture;
+
+use super::Ctx;
+
+/// What a worker runs: makes the future of each run. All of it is the user's, what it drops included, and so are its
+/// panics: none of them gets out.
+pub(crate) struct Work(Option<Box<dyn FnMut(Ctx) -> Run + Send>>);
+
+pub(super) type Run = BoxFuture<'static, Result<(), String>>;
+
+impl Work {
+    pub(super) fn new(work: impl FnMut(Ctx) -> Run + Send + 'static) -> Self {
+        Self(Some(Box::new(work)))
+    }
+
+    pub(super) fn start(&mut self, ctx: Ctx) -> Result<Run, String> {
+        let Some(work) = &mut self.0 else { return Err("it is gone".to_owned()) };
+        caught(|| work(ctx))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let work = self.0.take();
+        let _nobody_to_tell = caught(|| drop(work));
+    }
+}
+
+/// Calls the user's code; a panic becomes an error.
+pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.map_or_else(|| "it panicked".to_owned(), |text| format!("it panicked: {text}"));
+        // What was thrown may panic when it is dropped. What that throws is left alone.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+        text
+    })
+}
+
+/// What work comes to: `()`, a result whose error is logged and counts as a failure, or nothing at all: an endless loop.
+/// A panic is a failure, too.
+pub trait Outcome {
+    /// The error as text.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn into_result(self) -> Result<(), String>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl<E: fmt::Display> Outcome for Result<(), E> {
+    fn into_result(self) -> Result<(), String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
+/// For `!`: an endless loop.
+impl Outcome for Never {
+    fn into_result(self) -> Result<(), String> {
+        self
+    }
+}
+
+/// `!`, which has no name of its own on stable Rust. Since the edition of 2024 it is what an endless loop comes to.
+type Never = <fn() -> ! as Returns>::Output;
+
+#[expect(unnameable_types, reason = "only the name above is of any use")]
+#[doc(hidden)]
+pub trait Returns {
+    #[doc(hidden)]
+    type Output;
+}
+
+impl<T> Returns for fn() -> T {
+    type Output = T;
+}

@@ -1,0 +1,51 @@
+//! Stores that are wrong, to see the search find it.
+
+use tenure_core::{Command, Instant, LeaseName, Reply, Token};
+
+use super::config::Store;
+use crate::store::{ModelStore, Record, Waiter, Woken};
+
+impl Store {
+    /// Executes a command as this store does.
+    pub(super) fn execute(
+        self,
+        store: &mut ModelStore,
+        now: Instant,
+        from: &Waiter,
+        name: &LeaseName,
+        command: &Command,
+    ) -> (Option<Reply>, Vec<Woken>) {
+        let before = store.holder(now, name).cloned();
+        match (self, command, before) {
+            (Self::RaisesOnRepeat, Command::Acquire { n, .. }, Some(record))
+                if record.owner == from.1.owner(*n) =>
+            {
+                let raised = Token::new(store.high_water.get() + 1);
+                store.high_water = raised;
+                let (_, woken) = store.execute(now, from, name, command);
+                if let Some(record) = store.records.get_mut(name) {
+                    record.token = raised;
+                }
+                (Some(Reply::Granted { token: raised }), woken)
+            }
+            (Self::RenewsByOwner, Command::Renew { n, ttl, .. }, Some(record))
+                if record.owner == from.1.owner(*n) =>
+            {
+                if let Some(record) = store.records.get_mut(name) {
+                    record.expires = now + *ttl;
+                }
+                (Some(Reply::Renewed), Vec::new())
+            }
+            (Self::RenewsBlindly, Command::Renew { n, token, ttl, .. }, _) => {
+                let record = Record { owner: from.1.owner(*n), token: *token, expires: now + *ttl };
+                store.records.insert(name.clone(), record);
+                (Some(Reply::Renewed), Vec::new())
+            }
+            (Self::ReleasesBlindly, Command::Release { .. }, Some(_)) => {
+                store.records.remove(name);
+                (Some(Reply::Released { others_chosen: false }), Vec::new())
+            }
+            _ => store.execute(now, from, name, command),
+        }
+    }
+}

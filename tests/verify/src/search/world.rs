@@ -1,0 +1,589 @@
+//! The system that is searched: nodes, a store, and what is under way between them.
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use tenure_core::{
+    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey, LeaseName,
+    Node, Notice, Output, Reply, Stop, Token, Wake,
+};
+
+use super::canonical::tick_of;
+use super::choice::{Chosen, Tape};
+use super::config::{Config, Store, TICK};
+use super::explore::Violation;
+use crate::store::ModelStore;
+
+/// A state of the system.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub(super) store: ModelStore,
+    pub(super) store_clock: Instant,
+    pub(super) members: Vec<Member>,
+    /// Requests and answers under way.
+    pub(super) network: Vec<Message>,
+    /// The highest token of a grant that any application has heard of.
+    pub(super) told: Token,
+}
+
+/// A process: its node, its clock, and what its application believes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Member {
+    pub(super) node: Rc<Node<Chosen>>,
+    pub(super) clock: Instant,
+    /// The parts of a tick that have passed since the clock was read last.
+    pub(super) parts: u8,
+    /// When the node wants to be woken.
+    pub(super) alarm: Option<Instant>,
+    /// The candidacy or hold that the application cares for.
+    pub(super) lease: LeaseKey,
+    /// The grant that it was told of, until it is released.
+    pub(super) grant: Option<Grant>,
+    pub(super) work: Work,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Grant {
+    pub(super) n: Acquisition,
+    pub(super) token: Token,
+    pub(super) lost: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    None,
+    Running,
+    /// It was asked to end.
+    Asked,
+    /// It was stopped hard, and has not ended yet.
+    Stopped,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Message {
+    pub(super) member: usize,
+    /// Which incarnation of it.
+    pub(super) identity: Identity,
+    /// How many ticks it has been under way, where that is bounded.
+    pub(super) age: u8,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    Request(Command),
+    Answer(CommandId, Reply),
+    Hint(Wake),
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Arrive(usize),
+    Wake(usize),
+    EndWork(usize),
+    Drain(usize),
+    GiveUp(usize),
+    Crash(usize),
+    Tick,
+}
+
+/// Where all clocks begin, and where they are brought back to: far enough from the epoch to look back.
+pub(super) const START: Instant = Instant::from_nanos(1_000 * TICK.as_nanos() as u64);
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Makes worlds go on.
+#[derive(Clone, Debug)]
+pub(super) struct Laws {
+    pub(super) config: Config,
+    pub(super) name: LeaseName,
+    pub(super) tape: Tape,
+}
+
+/// One step under way: the world that it changes, and the story of it if it is to be told.
+pub(super) struct Step<'a> {
+    pub(super) laws: &'a Laws,
+    pub(super) world: World,
+    pub(super) story: Option<String>,
+}
+
+pub(super) fn identity(member: usize, incarnation: u128) -> Identity {
+    Identity::new(NAMES[member], Incarnation::new(incarnation)).expect("a fine name")
+}
+
+impl Laws {
+    /// All applications ask for the lease at once.
+    pub(super) fn start(&self) -> World {
+        self.tape.clear();
+        let empty = World {
+            store: ModelStore::default(),
+            store_clock: START,
+            members: Vec::new(),
+            network: Vec::new(),
+            told: Token::ZERO,
+        };
+        let mut step = Step { laws: self, world: empty, story: None };
+        for index in 0..self.config.members {
+            let member = self.newcomer(index, 0, START);
+            step.world.members.push(member);
+            step.settle(index).expect("nothing can be wrong yet");
+        }
+        step.world
+    }
+
+    /// A process that has just begun, and asked for the lease.
+    fn newcomer(&self, index: usize, incarnation: u128, clock: Instant) -> Member {
+        let chosen = Chosen { tape: self.tape.clone(), tick: TICK };
+        let mut node = Node::new(identity(index, incarnation), chosen);
+        let lease = node
+            .acquire(clock, self.name.clone(), self.config.options())
+            .expect("a new node takes candidacies");
+        Member { node: Rc::new(node), clock, parts: 0, alarm: None, lease, grant: None, work: Work::None }
+    }
+
+    /// What may happen in this world.
+    pub(super) fn actions(&self, world: &World) -> Vec<Action> {
+        let Config { network, application, pauses, crashes, .. } = &self.config;
+        let mut actions: Vec<_> = (0..world.network.len()).map(Action::Arrive).collect();
+        for (index, member) in world.members.iter().enumerate() {
+            if *pauses && member.is_due() {
+                actions.push(Action::Wake(index));
+            }
+            match member.work {
+                Work::None if application.gives_up && member.grant.is_none() => {
+                    actions.push(Action::GiveUp(index));
+                }
+                Work::None => {}
+                Work::Running => {
+                    if application.ends {
+                        actions.push(Action::EndWork(index));
+                    }
+                    if application.drains {
+                        actions.push(Action::Drain(index));
+                    }
+                }
+                Work::Asked | Work::Stopped => actions.push(Action::EndWork(index)),
+            }
+            if *crashes {
+                actions.push(Action::Crash(index));
+            }
+        }
+        let overdue = |message: &Message| network.delay.is_some_and(|delay| message.age >= delay);
+        if !world.network.iter().any(overdue) {
+            actions.push(Action::Tick);
+        }
+        actions
+    }
+}
+
+impl Member {
+    pub(super) fn is_due(&self) -> bool {
+        self.alarm.is_some_and(|at| at <= self.clock)
+    }
+
+    /// The token under which its application may begin work right now.
+    pub(super) fn valid(&self) -> Option<Token> {
+        self.node.valid(self.clock, self.lease)
+    }
+
+    fn stop_work(&mut self, lease: LeaseKey, to: Work) {
+        if lease == self.lease && self.work != Work::None {
+            self.work = to;
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.node.identity().instance()
+    }
+}
+
+impl Step<'_> {
+    /// Lets something happen.
+    pub(super) fn act(&mut self, action: Action) -> Result<(), Violation> {
+        match action {
+            Action::Arrive(place) => self.arrive(place, self.laws.config.network.repeats),
+            Action::Wake(member) => {
+                self.tell(|world| format!("{} wakes up", world.members[member].name()));
+                self.handle(member, Event::Timeout)
+            }
+            Action::EndWork(member) => self.end_work(member),
+            Action::Drain(member) => {
+                self.tell(|world| format!("{} drains", world.members[member].name()));
+                self.with(member, |node, now, lease| node.drain(now, lease))
+            }
+            Action::GiveUp(member) => {
+                self.tell(|world| format!("{} gives its candidacy up", world.members[member].name()));
+                self.with(member, |node, now, lease| node.release(now, lease))
+            }
+            Action::Crash(member) => self.crash(member),
+            Action::Tick => self.tick(),
+        }
+    }
+
+    /// A message arrives at the store or at a node.
+    pub(super) fn arrive(&mut self, place: usize, stays: bool) -> Result<(), Violation> {
+        let message = self.world.network[place].clone();
+        if !stays {
+            self.world.network.remove(place);
+        }
+        let member = message.member;
+        match message.what {
+            Request(command) => {
+                self.tell(|_| format!("the store executes {}'s {command}", message.identity.instance()));
+                self.execute(member, message.identity, &command);
+                Ok(())
+            }
+            Answer(id, reply) => {
+                self.tell(|_| format!("{} hears of {id}: {reply:?}", message.identity.instance()));
+                if *self.world.members[member].node.identity() != message.identity {
+                    return Ok(());
+                }
+                self.handle(member, Event::Reply { id, reply })
+            }
+            Hint(wake) => {
+                self.tell(|_| format!("{} gets a hint: {wake:?}", message.identity.instance()));
+                if *self.world.members[member].node.identity() != message.identity {
+                    return Ok(());
+                }
+                self.handle(member, Event::Hint { name: self.laws.name.clone(), wake })
+            }
+        }
+    }
+
+    pub(super) fn end_work(&mut self, member: usize) -> Result<(), Violation> {
+        self.tell(|world| format!("the work of {} ends", world.members[member].name()));
+        self.world.members[member].work = Work::None;
+        let lease = self.world.members[member].lease;
+        self.handle(member, Event::WorkloadExited { lease, exit: Exit::Completed })
+    }
+
+    /// The process ends, and another one starts in its place.
+    fn crash(&mut self, index: usize) -> Result<(), Violation> {
+        self.tell(|world| format!("{} crashes and starts again", world.members[index].name()));
+        let World { members, network, store, .. } = &mut self.world;
+        let before = &members[index];
+        let gone = before.node.identity().clone();
+        // Nobody is there any more for what is on its way back.
+        network.retain(|message| message.identity != gone || matches!(message.what, Request(_)));
+        for waiters in store.waiters.values_mut() {
+            waiters.remove(&(index, gone.clone()));
+        }
+        store.waiters.retain(|_, waiters| !waiters.is_empty());
+        let mut newcomer = self.laws.newcomer(index, gone.incarnation().as_u128() + 1, before.clock);
+        newcomer.parts = before.parts;
+        members[index] = newcomer;
+        self.settle(index)
+    }
+
+    /// The store's clock goes on by a tick, and each node's by what its drift allows.
+    fn tick(&mut self) -> Result<(), Violation> {
+        self.tell(|_| "a tick passes".into());
+        let clocks = &self.laws.config.clocks;
+        self.pass();
+        for index in 0..self.world.members.len() {
+            let advance = clocks.advance[self.laws.tape.choose(clocks.advance.len())];
+            self.pass_at(index, advance)?;
+        }
+        Ok(())
+    }
+
+    /// Time passes at the store, and for what is under way.
+    pub(super) fn pass(&mut self) {
+        let World { store, store_clock, network, .. } = &mut self.world;
+        *store_clock = *store_clock + TICK;
+        if self.laws.config.network.delay.is_some() {
+            network.iter_mut().for_each(|message| message.age += 1);
+        }
+        let early = if self.laws.config.store == Store::ExpiresEarly { TICK } else { TICK - TICK };
+        store.records.retain(|_, record| *store_clock + early < record.expires);
+    }
+
+    /// Time passes at a node. One that is not paused does at once what is due.
+    pub(super) fn pass_at(&mut self, index: usize, parts: u8) -> Result<(), Violation> {
+        let whole = self.laws.config.clocks.parts;
+        self.world.members[index].parts += parts;
+        while self.world.members[index].parts >= whole {
+            let member = &mut self.world.members[index];
+            member.parts -= whole;
+            member.clock = member.clock + TICK;
+            if member.is_due() && !self.laws.config.pauses {
+                self.handle(index, Event::Timeout)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle(&mut self, member: usize, event: Event) -> Result<(), Violation> {
+        self.with(member, |node, now, _| node.handle(now, event))
+    }
+
+    fn with<E: std::fmt::Display>(
+        &mut self,
+        index: usize,
+        call: impl FnOnce(&mut Node<Chosen>, Instant, LeaseKey) -> Result<(), E>,
+    ) -> Result<(), Violation> {
+        let member = &mut self.world.members[index];
+        call(Rc::make_mut(&mut member.node), member.clock, member.lease)
+            .map_err(|misuse| violation("misuse", format!("{}: {misuse}", member.name())))?;
+        self.settle(index)
+    }
+
+    /// Takes from a node what it has to say, until it only waits.
+    fn settle(&mut self, index: usize) -> Result<(), Violation> {
+        // No input leads to more than a handful of outputs.
+        for _ in 0..100 {
+            let member = &mut self.world.members[index];
+            match Rc::make_mut(&mut member.node).poll() {
+                Output::Command(command) => self.command(index, command)?,
+                Output::Notice(notice) => self.notice(index, &notice)?,
+                Output::Wait(alarm) => {
+                    member.alarm = alarm;
+                    return self.settled(index);
+                }
+            }
+        }
+        Err(violation("bounded", format!("{} never comes to rest", self.world.members[index].name())))
+    }
+
+    fn command(&mut self, index: usize, command: Command) -> Result<(), Violation> {
+        self.tell(|world| format!("    {}: {command}", world.members[index].name()));
+        let hints = self.laws.config.network.hints;
+        let member = &mut self.world.members[index];
+        let identity = member.node.identity().clone();
+        match command {
+            Command::DrainWorkload { lease, why: _ } => {
+                member.stop_work(lease, Work::Asked);
+                Ok(())
+            }
+            Command::StopWorkload { lease, how, why: _ } => {
+                let to = match how {
+                    Stop::Ask => Work::Asked,
+                    Stop::Hard => Work::Stopped,
+                };
+                member.stop_work(lease, to);
+                Ok(())
+            }
+            Command::StartWorkload { .. } => Ok(()),
+            Command::Watch { id, .. } if !hints => {
+                let reply = Reply::Failed(Failure::Refused);
+                let node = Rc::make_mut(&mut member.node);
+                node.handle(member.clock, Event::Reply { id, reply })
+                    .map_err(|misuse| violation("misuse", misuse.to_string()))
+            }
+            Command::Unwatch { .. } => {
+                let from = (index, identity);
+                let World { store, store_clock, .. } = &mut self.world;
+                store.execute(*store_clock, &from, &self.laws.name, &command);
+                Ok(())
+            }
+            Command::Release { lease, n, token, .. } => {
+                let ends = |grant: Grant| grant.n == n && token.is_none_or(|token| token == grant.token);
+                if lease == member.lease && member.grant.is_some_and(ends) {
+                    let name = member.name();
+                    if member.work != Work::None {
+                        return Err(violation("S9", format!("{name} releases before its work has ended")));
+                    }
+                    if member.valid().is_some() {
+                        return Err(violation("S9", format!("{name} is valid while it releases")));
+                    }
+                    member.grant = None;
+                }
+                self.send(index, identity, Request(command));
+                Ok(())
+            }
+            Command::Acquire { .. } | Command::Renew { .. } | Command::Watch { .. } => {
+                self.send(index, identity, Request(command));
+                Ok(())
+            }
+        }
+    }
+
+    fn notice(&mut self, index: usize, notice: &Notice) -> Result<(), Violation> {
+        let member = &mut self.world.members[index];
+        if notice.lease() != Some(member.lease) {
+            return Ok(());
+        }
+        let story = format!("    {}: {}", member.name(), brief(notice));
+        match *notice {
+            Notice::Acquired { n, token, .. } => {
+                let name = member.name();
+                if member.work != Work::None {
+                    return Err(violation("S3", format!("{name} would start its work twice")));
+                }
+                if member.valid() != Some(token) {
+                    return Err(violation("S3", format!("{name} would start its work too late")));
+                }
+                if token <= self.world.told {
+                    let what = format!("{name} was granted {token} after {}", self.world.told);
+                    return Err(violation("S6", what));
+                }
+                member.work = Work::Running;
+                member.grant = Some(Grant { n, token, lost: false });
+                self.world.told = token;
+            }
+            Notice::Lost { .. } => {
+                if let Some(grant) = &mut member.grant {
+                    grant.lost = true;
+                }
+            }
+            // The application wants it again.
+            Notice::Failed { .. } | Notice::Released { .. } => {
+                member.grant = None;
+                let node = Rc::make_mut(&mut member.node);
+                member.lease = node
+                    .acquire(member.clock, self.laws.name.clone(), self.laws.config.options())
+                    .map_err(|misuse| violation("misuse", misuse.to_string()))?;
+            }
+            _ => {}
+        }
+        self.tell(|_| story);
+        Ok(())
+    }
+
+    /// What must hold for a node that has just handled something.
+    fn settled(&mut self, index: usize) -> Result<(), Violation> {
+        let member = &self.world.members[index];
+        let name = member.name();
+        if member.is_due() {
+            return Err(violation("S3", format!("{name} is due at {:?} after it was woken", member.alarm)));
+        }
+        let holds = member.grant.is_some_and(|grant| !grant.lost);
+        if !holds && matches!(member.work, Work::Running | Work::Asked) {
+            return Err(violation("S3", format!("the work of {name} outlives its lease")));
+        }
+        let Some(deadlines) = member.node.deadlines(member.lease) else { return Ok(()) };
+        let past = |at: Instant| at <= member.clock;
+        if past(deadlines.fence_at) && member.work == Work::Running {
+            return Err(violation("S3", format!("the work of {name} is not asked to stop at the fence")));
+        }
+        if past(deadlines.kill_at) && matches!(member.work, Work::Running | Work::Asked) {
+            return Err(violation("S3", format!("the work of {name} is not stopped hard in time")));
+        }
+        let too_late = |alarm: Instant| tick_of(alarm) > tick_of(deadlines.fence_at);
+        if member.valid().is_some() && member.alarm.is_none_or(too_late) {
+            return Err(violation("S3", format!("{name} would sleep beyond its fence")));
+        }
+        Ok(())
+    }
+
+    /// Something goes on its way. If too much is under way, any of it gets lost.
+    fn send(&mut self, member: usize, identity: Identity, what: What) {
+        let message = Message { member, identity, age: 0, what };
+        let network = &mut self.world.network;
+        if self.laws.config.network.repeats && network.contains(&message) {
+            return;
+        }
+        network.push(message);
+        if network.len() > self.laws.config.network.in_flight {
+            let lost = network.len() - 1 - self.laws.tape.choose(network.len());
+            let message = network.remove(lost);
+            self.tell(|_| format!("    lost: {}", message.what));
+        }
+    }
+
+    fn execute(&mut self, index: usize, identity: Identity, command: &Command) {
+        let mut command = command.clone();
+        if let Command::Acquire { wait, .. } = &mut command {
+            *wait &= self.laws.config.network.hints;
+        }
+        let from = (index, identity.clone());
+        let World { store, store_clock, .. } = &mut self.world;
+        let (now, name) = (*store_clock, &self.laws.name);
+        let (reply, woken) = self.laws.config.store.execute(store, now, &from, name, &command);
+        if let (Some(id), Some(reply)) = (command.id(), reply)
+            && self.world.members[index].node.identity() == &identity
+        {
+            self.send(index, identity, Answer(id, reply));
+        }
+        for hint in woken {
+            let (index, identity) = hint.waiter;
+            if self.laws.config.network.hints && self.world.members[index].node.identity() == &identity {
+                self.send(index, identity, Hint(hint.wake));
+            }
+        }
+    }
+
+    fn tell(&mut self, line: impl FnOnce(&World) -> String) {
+        let Some(story) = &mut self.story else { return };
+        let line = line(&self.world);
+        let indented = line.starts_with(' ');
+        if indented {
+            let _ = writeln!(story, "{line}");
+        } else {
+            let ticks = |at: Instant| at.saturating_since(START).as_nanos() / TICK.as_nanos();
+            let clocks: Vec<_> = self.world.members.iter().map(|member| ticks(member.clock)).collect();
+            let _ = writeln!(story, "{:3} {clocks:?} {line}", ticks(self.world.store_clock));
+        }
+    }
+}
+
+use What::{Answer, Hint, Request};
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Request(command) => write!(f, "{command}"),
+            Answer(id, reply) => write!(f, "{id} {reply:?}"),
+            Hint(wake) => write!(f, "{wake:?}"),
+        }
+    }
+}
+
+/// A notice without the numbers that its time gives anyway.
+fn brief(notice: &Notice) -> String {
+    match notice {
+        Notice::Acquired { token, .. } => format!("acquired with token {token}"),
+        Notice::Lost { token, why, .. } => format!("lost token {token}: {why:?}"),
+        Notice::Failed { why, .. } => format!("failed: {why:?}"),
+        Notice::Released { outcome, .. } => format!("released: {outcome:?}"),
+        other => {
+            let text = format!("{other:?}");
+            text.split(' ').next().unwrap_or_default().to_lowercase()
+        }
+    }
+}
+
+pub(super) fn violation(rule: &'static str, what: String) -> Violation {
+    Violation { rule, what }
+}
+
+/// Safety, in every state.
+pub(super) fn check(laws: &Laws, world: &World) -> Result<(), Violation> {
+    let record = world.store.holder(world.store_clock, &laws.name);
+    let mut valid = 0;
+    for member in &world.members {
+        let name = member.name();
+        let owns = |grant: Grant| {
+            record.is_some_and(|record| {
+                record.token == grant.token
+                    && record.owner.acquisition() == grant.n
+                    && record.owner.identity() == member.node.identity()
+            })
+        };
+        let grant = member.grant.filter(|grant| !grant.lost);
+        if let Some(token) = member.valid() {
+            valid += 1;
+            let Some(grant) = grant.filter(|grant| grant.token == token) else {
+                return Err(violation(
+                    "S7",
+                    format!("{name} is valid with {token}, of which it was not told"),
+                ));
+            };
+            if !owns(grant) {
+                return Err(violation("S2'", format!("{name} is valid with {token}, and does not own it")));
+            }
+        }
+        // Work that began in time, and work that was asked to stop, relies on the whole validity.
+        if let (Some(deadlines), Some(grant)) = (member.node.deadlines(member.lease), grant)
+            && member.clock < deadlines.valid_until
+            && !owns(grant)
+        {
+            let what = format!("{name} may still work with {}, and does not own it", grant.token);
+            return Err(violation("S4", what));
+        }
+    }
+    if valid > 1 {
+        return Err(violation("S2", "two are valid at once".into()));
+    }
+    Ok(())
+}
