@@ -3,10 +3,11 @@
 //! Time jumps from one happening to the next. Whatever is random comes from the tape.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tenure_core::{
-    Command, CommandId, Event, Identity, Incarnation, LeaseConfig, LeaseKey, LeaseName, Node, Rate, Reply,
-    SplitMix, StoreClock,
+    Command, CommandId, Event, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName, Node, Rate,
+    Reply, SplitMix, StoreClock, Token,
 };
 
 use super::clock::Clock;
@@ -64,7 +65,7 @@ enum Happening {
     Hint { life: usize, event: Event },
     Finish { life: usize, lease: LeaseKey },
     Work { life: usize, lease: LeaseKey },
-    Write { life: usize, name: usize, token: tenure_core::Token },
+    Write { life: usize, name: usize, token: Token },
     Stand { life: usize, name: usize },
     Act { member: usize },
     Strike { fault: Fault },
@@ -88,20 +89,15 @@ impl Fleet {
 
     fn build(mut tape: Tape, settings: &Settings, members: usize, names: usize, by_hand: bool) -> Self {
         let faults = settings.faults.unwrap_or(Faults::NONE);
-        let store_clock = StoreClock {
-            step: if faults.has(Fault::Step) { STEP } else { std::time::Duration::ZERO },
-            ..StoreClock::default()
+        let step = if faults.has(Fault::Step) { STEP } else { Duration::ZERO };
+        let ttl = LeaseConfig::new(settings.ttl.unwrap_or(TTLS[0]));
+        let (config, assumed) = match settings.plant {
+            Some(Plant::NoMargin) => {
+                let perfect = StoreClock { drift: Rate::ZERO, quantum: Duration::ZERO, step: Duration::ZERO };
+                (ttl.drift(Rate::ZERO), perfect)
+            }
+            _ => (ttl, StoreClock { step, ..StoreClock::default() }),
         };
-        let mut config = LeaseConfig::new(settings.ttl.unwrap_or(TTLS[0]));
-        let mut assumed = store_clock;
-        if settings.plant == Some(Plant::NoMargin) {
-            config = config.drift(Rate::ZERO);
-            assumed = StoreClock {
-                drift: Rate::ZERO,
-                quantum: std::time::Duration::ZERO,
-                step: std::time::Duration::ZERO,
-            };
-        }
         let jitter = tape.base().below(1 << 32) << 32;
         let clock = clock(&mut tape, faults, MOST_MEMBERS);
         let world = World {
@@ -149,7 +145,7 @@ impl Fleet {
                 hears: true,
                 candidacies: Vec::new(),
                 workers: Vec::new(),
-                heard_at: tenure_core::Instant::ZERO,
+                heard_at: Instant::ZERO,
                 interrupted: false,
                 shut: false,
                 trusted_from: 0,
@@ -260,7 +256,8 @@ impl Fleet {
         }
     }
 
-    fn strike_note(&mut self, member: impl Into<Option<usize>>, what: What) {
+    /// Something went wrong, or was mended, or a user did something.
+    fn struck(&mut self, member: impl Into<Option<usize>>, what: What) {
         self.note(&Fact::Struck { member: member.into(), what });
     }
 
@@ -320,4 +317,4 @@ fn drift(tape: &mut Tape, faults: Faults, member: usize) -> i64 {
 }
 
 /// The largest step of the store's clock that is assumed.
-const STEP: std::time::Duration = std::time::Duration::from_millis(20);
+const STEP: Duration = Duration::from_millis(20);

@@ -25,7 +25,7 @@ impl Fleet {
             let member = (first + nth) % members;
             if nth < broken { self.break_for_good(member) } else { self.mend(member) }
         }
-        self.strike_note(None, What::Healed);
+        self.struck(None, What::Healed);
         for member in 0..members {
             if self.world.members[member].core {
                 self.rearm(member);
@@ -90,7 +90,7 @@ impl Fleet {
                 if let Condition::Paused { until } = node.condition {
                     self.plan(until, Happening::Resume { member });
                 }
-                self.strike_note(member, What::CutOff);
+                self.struck(member, What::CutOff);
             }
         }
     }
@@ -140,7 +140,7 @@ impl Fleet {
     /// The core has recovered.
     pub(in crate::simulation) fn settled(&mut self) {
         self.world.phase = Phase::Settled;
-        self.strike_note(None, What::Settled);
+        self.struck(None, What::Settled);
     }
 
     /// A holder of the core is gone for good, if there are others left.

@@ -60,7 +60,7 @@ impl Fleet {
             Fault::WildStep if self.tape.of(fault).one_in(3) => self.step_too_far(),
             Fault::Slow => {
                 self.world.store.slow_until = now + self.tape.of(fault).below(2 * SECOND);
-                self.strike_note(None, What::StoreSlow);
+                self.struck(None, What::StoreSlow);
             }
             Fault::Lies => self.lie(member),
             _ => {}
@@ -73,7 +73,7 @@ impl Fleet {
                 [self.tape.of(Fault::Partition).pick(3)];
         let node = &mut self.world.members[member];
         (node.asks, node.hears) = (asks, hears);
-        self.strike_note(member, what);
+        self.struck(member, what);
         let at = self.world.now + self.tape.of(Fault::Partition).below(3 * SECOND);
         self.plan(at, Happening::Link { member });
     }
@@ -81,7 +81,7 @@ impl Fleet {
     pub(super) fn link(&mut self, member: usize) {
         let node = &mut self.world.members[member];
         (node.asks, node.hears) = (true, true);
-        self.strike_note(member, What::Linked);
+        self.struck(member, What::Linked);
         self.resync(member);
     }
 
@@ -95,7 +95,7 @@ impl Fleet {
         if self.world.members[member].condition == Condition::Down {
             return;
         }
-        self.strike_note(member, What::Crash);
+        self.struck(member, What::Crash);
         let node = &mut self.world.members[member];
         node.condition = Condition::Down;
         node.candidacies.clear();
@@ -124,7 +124,7 @@ impl Fleet {
         }
         let place = &mut self.world.members[member];
         (place.life, place.node, place.condition, place.shut) = (life, node, Condition::Up, false);
-        self.strike_note(member, What::Start);
+        self.struck(member, What::Start);
         if !self.by_hand {
             self.campaign(member);
         }
@@ -133,7 +133,7 @@ impl Fleet {
     pub(super) fn pause(&mut self, member: usize, until: u64) {
         if self.world.members[member].is_up() {
             self.world.members[member].condition = Condition::Paused { until };
-            self.strike_note(member, What::Pause);
+            self.struck(member, What::Pause);
             if until < u64::MAX {
                 self.plan(until, Happening::Resume { member });
             }
@@ -145,7 +145,7 @@ impl Fleet {
         if self.world.members[member].condition != (Condition::Paused { until: now }) {
             return;
         }
-        self.strike_note(member, What::Resume);
+        self.struck(member, What::Resume);
         let node = &mut self.world.members[member];
         node.condition = Condition::Up;
         // What is found to be due only now begins now.
@@ -213,7 +213,7 @@ impl Fleet {
         let at = self.world.now + 1 + lane.below(3 * SECOND / 2);
         self.world.store.absence = [Absence::Mixed, Absence::Refuses, Absence::Swallows][lane.pick(3)];
         self.world.store.down_until = at;
-        self.strike_note(None, What::StoreDown);
+        self.struck(None, What::StoreDown);
         self.plan(at, Happening::StoreUp);
     }
 
@@ -222,7 +222,7 @@ impl Fleet {
             return;
         }
         self.world.store.restart();
-        self.strike_note(None, What::StoreUp);
+        self.struck(None, What::StoreUp);
         for member in 0..self.world.members.len() {
             if self.world.members[member].hears {
                 self.resync(member);
@@ -234,13 +234,13 @@ impl Fleet {
     fn wipe(&mut self) {
         self.world.store.model.records.clear();
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
-        self.strike_note(None, What::StoreWiped);
+        self.struck(None, What::StoreWiped);
         let forgets = self.tape.of(Fault::Wipe).below(3);
         if forgets > 0 {
             self.world.store.model.high_water = Token::ZERO;
             self.world.store.ignores_floor = forgets == 2;
             self.world.tokens_kept = false;
-            self.strike_note(None, What::StoreForgotTokens);
+            self.struck(None, What::StoreForgotTokens);
         }
         self.world.store.down_until = self.world.now;
         self.store_up();
@@ -251,7 +251,7 @@ impl Fleet {
         let offset = self.tape.of(Fault::Step).below(STEP.as_nanos() as u64 + 1) as i64;
         self.world.store.clock.step(offset - self.offset);
         self.offset = offset;
-        self.strike_note(None, What::StoreSet);
+        self.struck(None, What::StoreSet);
     }
 
     fn step_too_far(&mut self) {
@@ -259,7 +259,7 @@ impl Fleet {
         let (by, back) = (lane.below(WILD_STEP) as i64, lane.one_in(2));
         self.world.store.clock.step(if back { -by } else { by });
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
-        self.strike_note(None, What::StoreSetTooFar);
+        self.struck(None, What::StoreSetTooFar);
         // Set back, it keeps records for longer.
         self.hurts_until = self.hurts_until.max(self.world.now) + if back { by as u64 * 21 / 20 } else { 0 };
     }

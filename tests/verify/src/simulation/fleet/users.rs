@@ -122,7 +122,7 @@ impl Fleet {
         match (action, worker) {
             (1, _) if work.is_some() => self.exited(member, lease, Exit::Completed),
             (2 | 3, Some(worker)) => {
-                self.strike_note(member, What::Drain);
+                self.struck(member, What::Drain);
                 let node = &mut self.world.members[member];
                 node.workers.iter_mut().filter(|other| other.key == worker).for_each(|it| it.draining = true);
                 let _ = if little {
@@ -132,16 +132,16 @@ impl Fleet {
                 };
             }
             (1 | 2, None) => {
-                self.strike_note(member, What::GiveUp);
+                self.struck(member, What::GiveUp);
                 self.give_up(member, lease);
             }
             (3, None) => {
-                self.strike_note(member, What::Drain);
+                self.struck(member, What::Drain);
                 let _ = self.world.members[member].node.drain(now, lease);
             }
             (4, _) if little => self.shut(member),
             (5, _) if count < 4 * self.world.names.len() => {
-                self.strike_note(member, What::Stand);
+                self.struck(member, What::Stand);
                 self.stand(member, name);
             }
             _ => return,
@@ -161,7 +161,7 @@ impl Fleet {
 
     /// A process is told to end.
     pub(super) fn shut(&mut self, member: usize) {
-        self.strike_note(member, What::Shutdown);
+        self.struck(member, What::Shutdown);
         let now = self.reads_clock(member);
         let node = &mut self.world.members[member];
         node.shut = true;

@@ -63,7 +63,7 @@ impl Fleet {
                 work.stuck = Some(heard_at);
                 let at = now + self.tape.at(Fault::Stuck, member).below(4 * SECOND);
                 self.plan(at, Happening::Finish { life, lease });
-                self.strike_note(member, What::Stuck);
+                self.struck(member, What::Stuck);
             }
             _ => self.exited(member, lease, Exit::Stopped),
         }

@@ -8,8 +8,8 @@ use crate::simulation::world::{Fact, MS, Phase, World};
 /// L1: "When a holder dies, a healthy candidate holds the lease a TTL by the store's clock, a retry and two round trips
 /// after the last renewal at the latest."
 ///
-/// A waiter sleeps by its own clock for what the store told it; that its clock and the store's drift apart in that time
-/// is counted as part of the retry.
+/// A waiter sleeps by its own clock for what the store told it. So the TTL counts by the slower of the two clocks, which
+/// is taken here as a part of the retry.
 #[derive(Default)]
 pub(super) struct Takeover {
     /// By lease: until when it must have a new holder, in true time.

@@ -43,9 +43,7 @@ impl Invariant for Recovery {
         };
         self.seen.resize(world.names.len(), 0);
         for (name, seen) in self.seen.iter_mut().enumerate() {
-            let healthy =
-                |member: &super::super::member::Member| member.core && member.is_valid(world.now, name);
-            if world.members.iter().any(healthy) {
+            if world.members.iter().any(|member| member.core && member.is_valid(world.now, name)) {
                 *seen = world.now;
             }
             let since = (*seen).max(begin);

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{Command, CommandId, Event, LeaseKey, Notice, Reply};
 
-use super::{Invariant, ensure};
+use super::Invariant;
 use crate::simulation::world::{Fact, World};
 
 /// R3: "A waiter tries again after its watch is confirmed, since the lease may have become free in between."
@@ -73,12 +73,8 @@ impl Invariant for LooksAfterWatch {
             }
             Fact::Heard { member, event: Event::Reply { id, reply } } => {
                 let life = world.members[*member].life;
-                let of_ours =
-                    |((other, _), watch): (&(usize, usize), &CommandId)| *other == life && watch == id;
-                let Some(&key) = self.watches.iter().find(|(key, id)| of_ours((key, id))).map(|(key, _)| key)
-                else {
-                    return Ok(());
-                };
+                let asked = self.watches.iter().find(|((other, _), watch)| *other == life && *watch == id);
+                let Some(key) = asked.map(|(key, _)| *key) else { return Ok(()) };
                 self.watches.remove(&key);
                 if *reply == Reply::Watching
                     && self.waiting.get(&key).is_some_and(|waiting| !waiting.is_empty())
@@ -87,10 +83,10 @@ impl Invariant for LooksAfterWatch {
                 }
             }
             Fact::Polled { member, .. } => {
-                for name in self.due.remove(member).into_iter().flatten() {
-                    ensure(false, || {
-                        format!("node {member} does not look at lease {name} after its watch is confirmed")
-                    })?;
+                if let Some(name) = self.due.remove(member).and_then(|mut due| due.pop_first()) {
+                    return Err(format!(
+                        "node {member} does not look at lease {name} after its watch is confirmed"
+                    ));
                 }
             }
             _ => {}

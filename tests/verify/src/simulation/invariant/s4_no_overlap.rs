@@ -1,4 +1,5 @@
 use super::{Invariant, ensure};
+use crate::simulation::MOST_NAMES;
 use crate::simulation::world::World;
 
 /// S4: "A unit of work that fits in what remains never runs beside another owner's, unless its process was paused
@@ -35,5 +36,3 @@ impl Invariant for NoOverlap {
         Ok(())
     }
 }
-
-const MOST_NAMES: usize = crate::simulation::MOST_NAMES;
