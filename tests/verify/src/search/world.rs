@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey,
-    LeaseName, Node, Notice, Output, Reply, Stop, Token, Wake,
+    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey, LeaseName,
+    Node, Notice, Output, Reply, Stop, Token, Wake,
 };
 
 use super::canonical::tick_of;
