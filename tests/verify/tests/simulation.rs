@@ -1,8 +1,8 @@
 //! Fleets of real nodes: whatever happens to them, nothing unsafe; once it is over, progress.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use tenure_verify::simulation::{self, Faults, Plant, Settings, Tape, Violation};
+use tenure_verify::simulation::{self, Failure, Faults, Plant, Settings, Tape, Violation};
 
 /// How many fleets; more of them with `TENURE_FLEETS`.
 const FLEETS: u64 = 1_000;
@@ -11,13 +11,19 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// S1 to S9, L1 to L3, and what else the invariants say; and all rare situations occur.
+/// With the command that repeats it.
+fn told(failure: &Failure) -> String {
+    let repeat = "cargo test -p tenure-verify --test simulation fleets_keep_every_promise -- --nocapture";
+    format!("\n{failure}repeat: SEED={} {repeat}\n", failure.seed)
+}
+
+/// S1 to S9, L1 to L3, W1 to W6, R1 to R3, and what else the invariants say; and all rare situations occur.
 #[test]
 fn fleets_keep_every_promise() {
     let settings = Settings::default();
     if let Some(seed) = number("SEED") {
         if let Some(failure) = simulation::investigate(seed, &settings) {
-            panic!("\n{failure}");
+            panic!("{}", told(&failure));
         }
         return;
     }
@@ -27,10 +33,11 @@ fn fleets_keep_every_promise() {
         Ok(report) => {
             println!("{report}in {:?}", begin.elapsed().unwrap_or_default());
             let missing: Vec<_> = report.marks.missing().collect();
-            assert!(missing.is_empty(), "never seen in {fleets} fleets: {missing:?}");
+            // Fewer fleets come into fewer situations.
+            assert!(fleets < FLEETS || missing.is_empty(), "never seen in {fleets} fleets: {missing:?}");
             assert!(report.events < MOST_EVENTS_PER_HOUR * report.simulated.as_secs() / 3_600, "{report}");
         }
-        Err(failure) => panic!("\n{failure}"),
+        Err(failure) => panic!("{}", told(&failure)),
     }
 }
 
@@ -41,6 +48,7 @@ const MOST_EVENTS_PER_HOUR: u64 = 600_000;
 #[test]
 fn an_hour_of_a_calm_fleet_has_no_loss_and_few_events() {
     let mut settings = Settings::default();
+    settings.ttl = Some(Duration::from_secs(1));
     settings.faults = Some(Faults::BENIGN);
     settings.trouble = 3_600;
     let report = simulation::run_many(0..20, &settings).unwrap_or_else(|failure| panic!("\n{failure}"));
@@ -100,8 +108,6 @@ fn a_failing_course_is_shrunk_and_told() {
     assert!(left * 20 < failure.drawn, "{left} of {}", failure.drawn);
     let again = simulation::replay(Tape::from_choices(failure.choices.clone()), &settings).unwrap_err();
     assert_eq!(again, failure.violation);
-    assert!(
-        failure.to_string().contains(&format!("SEED={seed} cargo test -p tenure-verify --test simulation"))
-    );
+    assert!(told(&failure).contains(&format!("repeat: SEED={seed} cargo test")));
     assert!(failure.trace.iter().any(|line| line.contains("acquire")));
 }

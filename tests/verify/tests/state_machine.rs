@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
-use tenure_core::Token;
-use tenure_verify::simulation::Fleet;
+use tenure_core::{Exit, Token};
+use tenure_verify::simulation::{Fleet, Plant};
 
 const MEMBERS: usize = 3;
 const NAMES: usize = 2;
@@ -32,6 +32,21 @@ enum Step {
         member: usize,
         name: usize,
     },
+    /// A worker whose workload is started again however it ends.
+    StartWorker {
+        member: usize,
+        name: usize,
+    },
+    DrainWorkers {
+        member: usize,
+        name: usize,
+    },
+    /// What a member does under a name comes to its end, or fails.
+    EndWork {
+        member: usize,
+        name: usize,
+        failed: bool,
+    },
     Crash(usize),
     Restart(usize),
     Pause(usize),
@@ -55,6 +70,8 @@ struct Process {
     paused: bool,
     /// The leases that it wants or holds, and was not told to give up: it may hold these, and no others.
     wants: BTreeSet<usize>,
+    /// The leases for which it has a worker that was not told to end: it may hold these as well.
+    works: BTreeSet<usize>,
 }
 
 impl ReferenceStateMachine for Reference {
@@ -62,7 +79,8 @@ impl ReferenceStateMachine for Reference {
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Self> {
-        let process = |life| Process { life, up: true, paused: false, wants: BTreeSet::new() };
+        let process =
+            |life| Process { life, up: true, paused: false, wants: BTreeSet::new(), works: BTreeSet::new() };
         let processes = (0..MEMBERS).map(process).collect();
         Just(Self { processes, asked: BTreeSet::new(), lives: MEMBERS }).boxed()
     }
@@ -80,6 +98,10 @@ impl ReferenceStateMachine for Reference {
             4 => (member(), name()).prop_map(|(member, name)| Step::Acquire { member, name }),
             1 => (member(), name()).prop_map(|(member, name)| Step::Release { member, name }),
             1 => (member(), name()).prop_map(|(member, name)| Step::Drain { member, name }),
+            3 => (member(), name()).prop_map(|(member, name)| Step::StartWorker { member, name }),
+            1 => (member(), name()).prop_map(|(member, name)| Step::DrainWorkers { member, name }),
+            1 => (member(), name(), any::<bool>())
+                .prop_map(|(member, name, failed)| Step::EndWork { member, name, failed }),
             1 => member().prop_map(Step::Crash),
             2 => member().prop_map(Step::Restart),
             1 => member().prop_map(Step::Pause),
@@ -91,7 +113,12 @@ impl ReferenceStateMachine for Reference {
     fn preconditions(state: &Self, step: &Step) -> bool {
         let runs = |member: usize| state.processes[member].up && !state.processes[member].paused;
         match step {
-            Step::Acquire { member, .. } => runs(*member),
+            Step::Acquire { member, .. }
+            | Step::StartWorker { member, .. }
+            | Step::EndWork { member, .. } => runs(*member),
+            Step::DrainWorkers { member, name } => {
+                runs(*member) && state.processes[*member].works.contains(name)
+            }
             Step::Release { member, name } | Step::Drain { member, name } => {
                 runs(*member) && state.processes[*member].wants.contains(name)
             }
@@ -113,10 +140,19 @@ impl ReferenceStateMachine for Reference {
             Step::Release { member, name } | Step::Drain { member, name } => {
                 state.processes[*member].wants.remove(name);
             }
+            Step::StartWorker { member, name } => {
+                let process = &mut state.processes[*member];
+                process.works.insert(*name);
+                state.asked.insert((process.life, *name));
+            }
+            Step::DrainWorkers { member, name } => {
+                state.processes[*member].works.remove(name);
+            }
             Step::Crash(member) => {
                 let process = &mut state.processes[*member];
                 (process.up, process.paused) = (false, false);
                 process.wants.clear();
+                process.works.clear();
             }
             Step::Restart(member) => {
                 let process = &mut state.processes[*member];
@@ -125,7 +161,11 @@ impl ReferenceStateMachine for Reference {
             }
             Step::Pause(member) => state.processes[*member].paused = true,
             Step::Resume(member) => state.processes[*member].paused = false,
-            Step::Advance(_) | Step::Deliver(_) | Step::Drop(_) | Step::Duplicate(_) => {}
+            Step::EndWork { .. }
+            | Step::Advance(_)
+            | Step::Deliver(_)
+            | Step::Drop(_)
+            | Step::Duplicate(_) => {}
         }
         state
     }
@@ -142,7 +182,7 @@ impl StateMachineTest for Real {
     type Reference = Reference;
 
     fn init_test(_: &Reference) -> Self {
-        Self { fleet: Fleet::by_hand(MEMBERS, NAMES), granted: BTreeMap::new() }
+        Self { fleet: Fleet::by_hand(MEMBERS, NAMES, None), granted: BTreeMap::new() }
     }
 
     fn apply(mut state: Self, _: &Reference, step: Step) -> Self {
@@ -163,6 +203,11 @@ impl StateMachineTest for Real {
             }
             Step::Drain { member, name } => {
                 under(fleet, member, name).into_iter().rev().for_each(|lease| fleet.drain(member, lease));
+            }
+            Step::StartWorker { member, name } => fleet.start_worker(member, name),
+            Step::DrainWorkers { member, name } => fleet.drain_workers(member, name),
+            Step::EndWork { member, name, failed } => {
+                fleet.end_work(member, name, if failed { Exit::Failed } else { Exit::Completed });
             }
             Step::Crash(member) => fleet.kill(member),
             Step::Restart(member) => fleet.restart(member),
@@ -195,7 +240,7 @@ impl StateMachineTest for Real {
                 for token in held.filter_map(|(_, _, valid)| valid) {
                     holders += 1;
                     assert!(
-                        process.wants.contains(&name),
+                        process.wants.contains(&name) || process.works.contains(&name),
                         "node {member} holds lease {name}, which it gave up"
                     );
                     assert_eq!(state.granted.get(&name), Some(&(process.life, token)), "never granted");
@@ -215,14 +260,49 @@ impl StateMachineTest for Real {
     }
 }
 
-prop_state_machine! {
-    // More of them with PROPTEST_CASES.
-    #![proptest_config(ProptestConfig {
+// More cases with PROPTEST_CASES.
+fn config() -> ProptestConfig {
+    ProptestConfig {
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),
+        max_local_rejects: 1 << 20,
         ..ProptestConfig::default()
-    })]
+    }
+}
 
+prop_state_machine! {
+    #![proptest_config(config())]
+
+    /// S1 to S9, L3.
     #[test]
     fn only_who_asked_holds_and_everybody_recovers(sequential 1..150 => Real);
+}
+
+/// The same, with a store that gives a new token to a request that is repeated.
+struct Planted;
+
+impl StateMachineTest for Planted {
+    type SystemUnderTest = Real;
+    type Reference = Reference;
+
+    fn init_test(_: &Reference) -> Real {
+        let fleet = Fleet::by_hand(MEMBERS, NAMES, Some(Plant::AcquireRaisesToken));
+        Real { fleet, granted: BTreeMap::new() }
+    }
+
+    fn apply(state: Real, reference: &Reference, step: Step) -> Real {
+        Real::apply(state, reference, step)
+    }
+
+    fn check_invariants(state: &Real, reference: &Reference) {
+        Real::check_invariants(state, reference);
+    }
+}
+
+prop_state_machine! {
+    #![proptest_config(config())]
+
+    #[test]
+    #[should_panic(expected = "S8 twice is once is violated")]
+    fn a_planted_bug_is_found(sequential 1..150 => Planted);
 }

@@ -17,7 +17,7 @@ use super::member::{Condition, Member, Source};
 use super::store::Store;
 use super::tape::Tape;
 use super::world::{Fact, MS, Phase, Resource, SECOND, What, World};
-use super::{MOST_MEMBERS, MOST_NAMES, Plant, Settings, Violation};
+use super::{MOST_MEMBERS, MOST_NAMES, Plant, Settings, TTLS, Violation};
 
 mod by_hand;
 mod driver;
@@ -81,7 +81,8 @@ impl Fleet {
         let faults = settings.faults.unwrap_or_else(|| Faults::swarm(&mut tape));
         let members = 3 + tape.base().pick(1 + MOST_MEMBERS - 3);
         let names = 1 + tape.base().pick(MOST_NAMES);
-        let settings = Settings { faults: Some(faults), ..settings.clone() };
+        let ttl = settings.ttl.unwrap_or(TTLS[tape.base().pick(TTLS.len())]);
+        let settings = Settings { ttl: Some(ttl), faults: Some(faults), ..settings.clone() };
         Self::build(tape, &settings, members, names, false)
     }
 
@@ -91,7 +92,7 @@ impl Fleet {
             step: if faults.has(Fault::Step) { STEP } else { std::time::Duration::ZERO },
             ..StoreClock::default()
         };
-        let mut config = LeaseConfig::new(settings.ttl);
+        let mut config = LeaseConfig::new(settings.ttl.unwrap_or(TTLS[0]));
         let mut assumed = store_clock;
         if settings.plant == Some(Plant::NoMargin) {
             config = config.drift(Rate::ZERO);
@@ -107,7 +108,7 @@ impl Fleet {
             now: 0,
             phase: Phase::Trouble,
             benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
-            has_workers: faults.has(Fault::Workers),
+            has_workers: by_hand || faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
             timing: config.resolve(&assumed).expect("the defaults fit"),
             store: Store::new(clock, settings.plant),
@@ -199,12 +200,9 @@ impl Fleet {
 
     /// What this fleet is like, in a line.
     pub(super) fn describe(&self) -> String {
-        format!(
-            "{} nodes, {} leases, {:?}",
-            self.world.members.len(),
-            self.world.names.len(),
-            self.settings.faults.unwrap_or_default()
-        )
+        let (members, names) = (self.world.members.len(), self.world.names.len());
+        let (ttl, faults) = (self.world.timing.ttl(), self.settings.faults.unwrap_or_default());
+        format!("{members} nodes, {names} leases, TTL {ttl:?}, {faults:?}")
     }
 
     fn happen(&mut self, what: Happening) {

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use tenure_core::{Failure, LeaseKey, Reply, Token};
+use tenure_core::{Exit, Failure, LeaseKey, Reply, Restart, Token};
 
 use super::{Condition, Faults, Fleet, Happening};
-use crate::simulation::{Settings, Tape, Violation};
+use crate::simulation::{Plant, Settings, Tape, Violation};
 
 /// When a message arrives that waits for a decision.
 const HELD: u64 = u64::MAX;
 
 impl Fleet {
-    /// A fleet in which nothing goes wrong by itself, and nobody stands for anything yet. Messages stay under way until
+    /// A fleet in which nothing goes wrong by itself, except for what is planted, and nobody stands for anything yet. Messages stay under way until
     /// one of [`deliver`](Self::deliver), [`drop`](Self::drop) or [`heal_and_recover`](Self::heal_and_recover).
     #[must_use]
-    pub fn by_hand(members: usize, names: usize) -> Self {
-        let settings = Settings { faults: Some(Faults::NONE), ..Settings::default() };
+    pub fn by_hand(members: usize, names: usize, plant: Option<Plant>) -> Self {
+        let settings = Settings { faults: Some(Faults::NONE), plant, ..Settings::default() };
         Self::build(Tape::from_choices(Vec::new()), &settings, members, names, true)
     }
 
@@ -82,15 +82,53 @@ impl Fleet {
         }
     }
 
-    /// The application is done with one of a member's candidacies or holds.
+    /// A process makes a worker, which starts its workload again however it ends.
+    pub fn start_worker(&mut self, member: usize, name: usize) {
+        if self.world.members[member].is_up() {
+            self.add_worker(member, name, Restart::Always);
+            self.pump(member, None);
+            self.check();
+        }
+    }
+
+    /// All workers of a member under a lease are drained.
+    pub fn drain_workers(&mut self, member: usize, name: usize) {
+        let now = self.reads_clock(member);
+        let node = &mut self.world.members[member];
+        for worker in node.workers.iter_mut().filter(|worker| worker.name == name) {
+            worker.draining = true;
+            let _ = node.node.drain_worker(now, worker.key);
+        }
+        self.pump(member, None);
+        self.check();
+    }
+
+    /// The work of a member under a lease comes to its end, or fails.
+    pub fn end_work(&mut self, member: usize, name: usize, exit: Exit) {
+        let candidacies = &self.world.members[member].candidacies;
+        let works = candidacies.iter().find(|candidacy| candidacy.name == name && candidacy.work.is_some());
+        if let Some(lease) = works.map(|candidacy| candidacy.lease) {
+            self.exited(member, lease, exit);
+            self.pump(member, None);
+            self.check();
+        }
+    }
+
+    /// The application is done with one of a member's candidacies or holds; a worker's are left alone.
     pub fn release(&mut self, member: usize, lease: LeaseKey) {
+        if self.is_workers(member, lease) {
+            return;
+        }
         self.give_up(member, lease);
         self.pump(member, None);
         self.check();
     }
 
-    /// One of a member's candidacies or holds is drained.
+    /// One of a member's candidacies or holds is drained; a worker's are left alone.
     pub fn drain(&mut self, member: usize, lease: LeaseKey) {
+        if self.is_workers(member, lease) {
+            return;
+        }
         let now = self.reads_clock(member);
         let node = &mut self.world.members[member];
         let _ = node.node.drain(now, lease);
@@ -149,6 +187,11 @@ impl Fleet {
     pub fn holder(&self, name: usize) -> Option<(usize, Token)> {
         let record = self.world.store.holder(self.world.now, &self.world.names[name])?;
         Some((record.owner.identity().incarnation().as_u128() as usize, record.token))
+    }
+
+    /// Users have no say in the leases of workers.
+    fn is_workers(&self, member: usize, lease: LeaseKey) -> bool {
+        self.world.members[member].candidacy(lease).is_some_and(|candidacy| candidacy.worker.is_some())
     }
 
     fn nth(&self, nth: usize) -> Option<(u64, u64)> {

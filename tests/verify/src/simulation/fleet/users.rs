@@ -27,7 +27,9 @@ impl Fleet {
     /// Somebody stands for a lease: a user, or a worker.
     pub(super) fn stand(&mut self, member: usize, name: usize) {
         if self.chance(Fault::Workers, member, 2) {
-            return self.start_worker(member, name);
+            let when = [Restart::Always, Restart::OnFailure, Restart::Never];
+            let choice = self.tape.at(Fault::Workers, member).pick(when.len());
+            return self.add_worker(member, name, when[choice]);
         }
         let mut options = self.lease_options(member);
         if self.faults.has(Fault::Crowd) {
@@ -50,10 +52,8 @@ impl Fleet {
         node.candidacies.push(Candidacy { decide_by, ..Candidacy::new(lease, name, options) });
     }
 
-    fn start_worker(&mut self, member: usize, name: usize) {
+    pub(super) fn add_worker(&mut self, member: usize, name: usize, when: Restart) {
         let mut options = WorkerOptions::new(self.lease_options(member));
-        let when = [Restart::Always, Restart::OnFailure, Restart::Never]
-            [self.tape.at(Fault::Workers, member).pick(3)];
         options.restart = RestartPolicy::new(when).delays(FIRST_DELAY, LONGEST_DELAY).expect("they fit");
         let now = self.reads_clock(member);
         let node = &mut self.world.members[member];

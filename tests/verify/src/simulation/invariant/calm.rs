@@ -5,26 +5,26 @@ use tenure_core::{Command, Event, LeaseKey};
 use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, SECOND, World};
 
-/// Nothing runs hot: what a node does in a second is bounded, and what it asks of the store for a lease.
+/// Nothing runs hot: what a node does within a TTL is bounded, and what it asks of the store for a lease.
 ///
 /// Backoff begins at a sixteenth of an attempt's timeout and doubles up to the whole, so a candidacy or hold cannot try
-/// more than some twenty times a second however the store answers, and once more for each hint. A loop that tries again
+/// more than some twenty times within a TTL however the store answers, and once more for each hint. A loop that tries again
 /// after a nanosecond, or a backoff that never grows, shows here at once.
 #[derive(Default)]
 pub(super) struct Calm {
-    /// By process: its second.
-    seconds: BTreeMap<usize, Second>,
+    /// By process: what it did within the TTL that runs.
+    spans: BTreeMap<usize, Span>,
 }
 
 #[derive(Default)]
-struct Second {
+struct Span {
     begin: u64,
     done: u64,
     hints: u64,
     requests: BTreeMap<LeaseKey, u64>,
 }
 
-/// What a node hears, emits and says for each lease of the fleet.
+/// What a node hears, emits and says for each lease of the fleet, in a TTL or a second: users don't act by TTLs.
 const MOST_DONE: u64 = 600;
 /// What it asks of the store for a candidacy or hold, hints aside.
 const MOST_REQUESTS: u64 = 40;
@@ -40,25 +40,26 @@ impl Invariant for Calm {
         else {
             return Ok(());
         };
-        let second = self.seconds.entry(world.members[*member].life).or_default();
-        if world.now >= second.begin + SECOND {
-            *second = Second { begin: world.now, ..Second::default() };
+        let ttl = world.timing.ttl().as_nanos() as u64;
+        let span = self.spans.entry(world.members[*member].life).or_default();
+        if world.now >= span.begin + ttl {
+            *span = Span { begin: world.now, ..Span::default() };
         }
-        second.done += 1;
-        ensure(second.done <= MOST_DONE * world.names.len() as u64, || {
-            format!("node {member} did {} things within {} ns", second.done, world.now - second.begin)
+        span.done += 1;
+        ensure(span.done <= MOST_DONE * world.names.len() as u64 * (1 + ttl / SECOND), || {
+            format!("node {member} did {} things within {} ns", span.done, world.now - span.begin)
         })?;
         match fact {
-            Fact::Heard { event: Event::Hint { .. } | Event::Resync, .. } => second.hints += 1,
+            Fact::Heard { event: Event::Hint { .. } | Event::Resync, .. } => span.hints += 1,
             Fact::Emitted {
                 command:
                     Command::Acquire { lease, .. } | Command::Renew { lease, .. } | Command::Release { lease, .. },
                 ..
             } => {
-                let requests = second.requests.entry(*lease).or_default();
+                let requests = span.requests.entry(*lease).or_default();
                 *requests += 1;
-                ensure(*requests <= MOST_REQUESTS + second.hints, || {
-                    format!("node {member} asked {requests} times within a second for {lease}")
+                ensure(*requests <= MOST_REQUESTS + span.hints, || {
+                    format!("node {member} asked {requests} times within a TTL for {lease}")
                 })?;
             }
             _ => {}
