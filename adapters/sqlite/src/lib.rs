@@ -99,6 +99,9 @@ mod database;
 mod error;
 mod events;
 mod file;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hints;
 mod liveness;
 mod options;

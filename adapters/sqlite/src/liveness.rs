@@ -125,7 +125,7 @@ impl LiveFolder {
         file::private_folder(&self.path)
     }
 
-    fn file(&self, handle: HandleId) -> PathBuf {
+    pub(crate) fn file(&self, handle: HandleId) -> PathBuf {
         self.path.join(handle.file_name())
     }
 
@@ -224,6 +224,12 @@ impl Said {
     fn is_by(&self, file: &Metadata) -> bool {
         self.boot().is_some_and(|boot| self.0 == Self::new(boot, file).0)
     }
+}
+
+/// What the file of a process of this boot says.
+#[cfg(fuzzing)]
+pub(crate) fn said_of(boot: &str, file: &Metadata) -> String {
+    Said::new(boot, file).0
 }
 
 /// This handle's own life.

@@ -25,7 +25,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x5465_6e72;
 pub(crate) const FORMAT: i32 = 1;
 
 /// The tables of format 1. They are described in the documentation of the crate.
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     boot TEXT NOT NULL,
@@ -183,7 +183,7 @@ fn read_header(file: &File) -> io::Result<Vec<u8>> {
 /// <https://sqlite.org/fileformat2.html#the_database_header>.
 const HEADER: usize = 100;
 
-fn check_header(path: &Path, header: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn check_header(path: &Path, header: &[u8]) -> Result<(), StoreError> {
     if header.is_empty() {
         return Ok(());
     }

@@ -14,6 +14,7 @@ fn two() -> Config {
         network: Network { in_flight: 1, delay: None, repeats: false, hints: false },
         pauses: false,
         crashes: false,
+        workers: false,
         application: Application { ends: false, drains: false, gives_up: false },
         store: Store::Sound,
         recovery: Recovery { within: None, losing: false, without_one: false },

@@ -146,7 +146,7 @@ impl Tables {
             self.processes[place].answerable.extend(id.map(|id| (id.machine(), id.sequence())));
         }
         for (place, member) in members.iter_mut().enumerate() {
-            let Member { node, clock: _, parts: _, alarm: _, lease: _, grant, work: _ } = member;
+            let Member { node, clock: _, parts: _, alarm: _, worker: _, lease: _, grant, work: _ } = member;
             let mut survey = Survey { tables: self, place, in_flight: false };
             Rc::make_mut(node).visit(&mut survey);
             if let Some(grant) = grant {
@@ -232,13 +232,18 @@ impl Tables {
             *mark = Token::new(self.tokens.partition_point(|grant| grant <= mark) as u64);
         }
         for (place, member) in members.iter_mut().enumerate() {
-            let Member { node, clock, parts: _, alarm, lease, grant, work: _ } = member;
+            let Member { node, clock, parts: _, alarm, worker, lease, grant, work: _ } = member;
             let mut rewrite = Rewrite { tables: self, place };
             Rc::make_mut(node).visit(&mut rewrite);
             if let Some(alarm) = alarm {
                 rewrite.deadline(alarm);
             }
-            lease.visit(&mut rewrite);
+            if let Some(worker) = worker {
+                worker.visit(&mut rewrite);
+            }
+            if let Some(lease) = lease {
+                lease.visit(&mut rewrite);
+            }
             if let Some(grant) = grant {
                 rewrite.acquisition(&mut grant.n);
                 rewrite.token(&mut grant.token);
@@ -259,5 +264,6 @@ fn ticks_up(duration: Duration) -> Duration {
 
 /// The tick in which a deadline shows.
 pub(super) fn tick_of(at: Instant) -> Instant {
-    Instant::from_nanos(at.as_nanos().div_ceil(TICK.as_nanos() as u64) * TICK.as_nanos() as u64)
+    let tick = TICK.as_nanos() as u64;
+    Instant::from_nanos(at.as_nanos().div_ceil(tick).saturating_mul(tick))
 }

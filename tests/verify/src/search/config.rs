@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{LeaseConfig, LeaseOptions, LeaseTiming, Rate, StoreClock};
+use tenure_core::{LeaseConfig, LeaseOptions, LeaseTiming, Rate, RestartPolicy, StoreClock, WorkerOptions};
 
 /// A system to be searched.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Config {
     pub pauses: bool,
     /// Whether a process may end at any moment, and start again as a new incarnation.
     pub crashes: bool,
+    /// Whether applications leave it to workers to ask for leases and to start their work.
+    pub workers: bool,
     /// What the applications do.
     pub application: Application,
     /// What is wrong with the store.
@@ -125,6 +127,12 @@ impl Config {
             .attempt_timeout(Duration::from_millis(1))
             .resolve(&clock)
             .expect("a timing that fits")
+    }
+
+    pub(super) fn worker(&self) -> WorkerOptions {
+        let mut options = WorkerOptions::new(self.options());
+        options.restart = RestartPolicy::default().delays(TICK, TICK).expect("a policy that fits");
+        options
     }
 
     pub(super) fn options(&self) -> LeaseOptions {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey, LeaseName,
-    Node, Notice, Output, Reply, Stop, Token, Wake,
+    Acquisition, Command, CommandId, Deadlines, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey,
+    LeaseName, Misuse, Node, Notice, Output, Reply, Stop, Token, Wake, WorkerKey,
 };
 
 use super::canonical::tick_of;
@@ -35,8 +35,10 @@ pub(super) struct Member {
     pub(super) parts: u8,
     /// When the node wants to be woken.
     pub(super) alarm: Option<Instant>,
-    /// The candidacy or hold that the application cares for.
-    pub(super) lease: LeaseKey,
+    /// The worker, if the application leaves it to one to ask for leases.
+    pub(super) worker: Option<WorkerKey>,
+    /// The latest candidacy or hold.
+    pub(super) lease: Option<LeaseKey>,
     /// The grant that it was told of, until it is released.
     pub(super) grant: Option<Grant>,
     pub(super) work: Work,
@@ -124,21 +126,37 @@ impl Laws {
         };
         let mut step = Step { laws: self, world: empty, story: None };
         for index in 0..self.config.members {
-            let member = self.newcomer(index, 0, START);
-            step.world.members.push(member);
-            step.settle(index).expect("nothing can be wrong yet");
+            step.world.members.push(self.newcomer(index, 0, START));
+            step.join(index).expect("nothing can be wrong yet");
         }
         step.world
     }
 
-    /// A process that has just begun, and asked for the lease.
+    /// A process that has just begun, and has not asked for anything.
     fn newcomer(&self, index: usize, incarnation: u128, clock: Instant) -> Member {
         let chosen = Chosen { tape: self.tape.clone(), tick: TICK };
-        let mut node = Node::new(identity(index, incarnation), chosen);
-        let lease = node
-            .acquire(clock, self.name.clone(), self.config.options())
-            .expect("a new node takes candidacies");
-        Member { node: Rc::new(node), clock, parts: 0, alarm: None, lease, grant: None, work: Work::None }
+        Member {
+            node: Rc::new(Node::new(identity(index, incarnation), chosen)),
+            clock,
+            parts: 0,
+            alarm: None,
+            worker: None,
+            lease: None,
+            grant: None,
+            work: Work::None,
+        }
+    }
+
+    /// The application of this process wants the lease, or it again.
+    fn ask(&self, member: &mut Member) -> Result<(), Misuse> {
+        let node = Rc::make_mut(&mut member.node);
+        let (now, name) = (member.clock, self.name.clone());
+        if self.config.workers {
+            member.worker = Some(node.start_worker(now, name, self.config.worker())?);
+        } else {
+            member.lease = Some(node.acquire(now, name, self.config.options())?);
+        }
+        Ok(())
     }
 
     /// What may happen in this world.
@@ -150,7 +168,7 @@ impl Laws {
                 actions.push(Action::Wake(index));
             }
             match member.work {
-                Work::None if application.gives_up && member.grant.is_none() => {
+                Work::None if application.gives_up && member.grant.is_none() && member.node.len() < 3 => {
                     actions.push(Action::GiveUp(index));
                 }
                 Work::None => {}
@@ -183,11 +201,27 @@ impl Member {
 
     /// The token under which its application may begin work right now.
     pub(super) fn valid(&self) -> Option<Token> {
-        self.node.valid(self.clock, self.lease)
+        self.node.valid(self.clock, self.lease?)
+    }
+
+    fn deadlines(&self) -> Option<Deadlines> {
+        self.node.deadlines(self.lease?)
+    }
+
+    /// It is to begin work right now.
+    fn start_work(&mut self, token: Token) -> Result<(), Violation> {
+        if self.work != Work::None {
+            return Err(violation("C1", format!("{} would start its work twice", self.name())));
+        }
+        if self.valid() != Some(token) {
+            return Err(violation("S3", format!("{} would start its work too late", self.name())));
+        }
+        self.work = Work::Running;
+        Ok(())
     }
 
     fn stop_work(&mut self, lease: LeaseKey, to: Work) {
-        if lease == self.lease && self.work != Work::None {
+        if Some(lease) == self.lease && self.work != Work::None {
             self.work = to;
         }
     }
@@ -209,11 +243,17 @@ impl Step<'_> {
             Action::EndWork(member) => self.end_work(member),
             Action::Drain(member) => {
                 self.tell(|world| format!("{} drains", world.members[member].name()));
-                self.with(member, |node, now, lease| node.drain(now, lease))
+                let Member { worker, lease, .. } = self.world.members[member];
+                self.with(member, |node, now| match (worker, lease) {
+                    (Some(worker), _) => node.drain_worker(now, worker),
+                    (None, Some(lease)) => node.drain(now, lease),
+                    (None, None) => Ok(()),
+                })
             }
             Action::GiveUp(member) => {
                 self.tell(|world| format!("{} gives its candidacy up", world.members[member].name()));
-                self.with(member, |node, now, lease| node.release(now, lease))
+                let lease = self.world.members[member].lease;
+                self.with(member, |node, now| lease.map_or(Ok(()), |lease| node.release(now, lease)))
             }
             Action::Crash(member) => self.crash(member),
             Action::Tick => self.tick(),
@@ -250,11 +290,19 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn end_work(&mut self, member: usize) -> Result<(), Violation> {
-        self.tell(|world| format!("the work of {} ends", world.members[member].name()));
-        self.world.members[member].work = Work::None;
-        let lease = self.world.members[member].lease;
-        self.handle(member, Event::WorkloadExited { lease, exit: Exit::Completed })
+    pub(super) fn end_work(&mut self, index: usize) -> Result<(), Violation> {
+        let member = &mut self.world.members[index];
+        let Some(lease) = member.lease else { return Ok(()) };
+        let exit = match member.work {
+            Work::Running if self.laws.config.workers => {
+                [Exit::Completed, Exit::Failed][self.laws.tape.choose(2)]
+            }
+            Work::Running | Work::None => Exit::Completed,
+            Work::Asked | Work::Stopped => Exit::Stopped,
+        };
+        member.work = Work::None;
+        self.tell(|world| format!("the work of {} ends: {exit:?}", world.members[index].name()));
+        self.handle(index, Event::WorkloadExited { lease, exit })
     }
 
     /// The process ends, and another one starts in its place.
@@ -272,6 +320,12 @@ impl Step<'_> {
         let mut newcomer = self.laws.newcomer(index, gone.incarnation().as_u128() + 1, before.clock);
         newcomer.parts = before.parts;
         members[index] = newcomer;
+        self.join(index)
+    }
+
+    /// A process that has just begun asks for the lease.
+    fn join(&mut self, index: usize) -> Result<(), Violation> {
+        self.ask_for_it(index)?;
         self.settle(index)
     }
 
@@ -314,16 +368,16 @@ impl Step<'_> {
     }
 
     pub(super) fn handle(&mut self, member: usize, event: Event) -> Result<(), Violation> {
-        self.with(member, |node, now, _| node.handle(now, event))
+        self.with(member, |node, now| node.handle(now, event))
     }
 
-    fn with<E: std::fmt::Display>(
+    fn with(
         &mut self,
         index: usize,
-        call: impl FnOnce(&mut Node<Chosen>, Instant, LeaseKey) -> Result<(), E>,
+        call: impl FnOnce(&mut Node<Chosen>, Instant) -> Result<(), Misuse>,
     ) -> Result<(), Violation> {
         let member = &mut self.world.members[index];
-        call(Rc::make_mut(&mut member.node), member.clock, member.lease)
+        call(Rc::make_mut(&mut member.node), member.clock)
             .map_err(|misuse| violation("misuse", format!("{}: {misuse}", member.name())))?;
         self.settle(index)
     }
@@ -363,7 +417,7 @@ impl Step<'_> {
                 member.stop_work(lease, to);
                 Ok(())
             }
-            Command::StartWorkload { .. } => Ok(()),
+            Command::StartWorkload { token, .. } => member.start_work(token),
             Command::Watch { id, .. } if !hints => {
                 let reply = Reply::Failed(Failure::Refused);
                 let node = Rc::make_mut(&mut member.node);
@@ -378,7 +432,7 @@ impl Step<'_> {
             }
             Command::Release { lease, n, token, .. } => {
                 let ends = |grant: Grant| grant.n == n && token.is_none_or(|token| token == grant.token);
-                if lease == member.lease && member.grant.is_some_and(ends) {
+                if Some(lease) == member.lease && member.grant.is_some_and(ends) {
                     let name = member.name();
                     if member.work != Work::None {
                         return Err(violation("S9", format!("{name} releases before its work has ended")));
@@ -399,45 +453,57 @@ impl Step<'_> {
     }
 
     fn notice(&mut self, index: usize, notice: &Notice) -> Result<(), Violation> {
+        let workers = self.laws.config.workers;
+        let told = self.world.told;
         let member = &mut self.world.members[index];
-        if notice.lease() != Some(member.lease) {
-            return Ok(());
-        }
-        let story = format!("    {}: {}", member.name(), brief(notice));
+        self.story.as_mut().map(|story| writeln!(story, "    {}: {}", member.name(), brief(notice)));
         match *notice {
-            Notice::Acquired { n, token, .. } => {
-                let name = member.name();
+            Notice::Campaigning { lease, .. } => {
                 if member.work != Work::None {
-                    return Err(violation("S3", format!("{name} would start its work twice")));
+                    let what = format!("{} campaigns before its work has ended", member.name());
+                    return Err(violation("C1", what));
                 }
-                if member.valid() != Some(token) {
-                    return Err(violation("S3", format!("{name} would start its work too late")));
+                (member.lease, member.grant) = (Some(lease), None);
+            }
+            Notice::Restarting { at, .. } if at <= member.clock => {
+                return Err(violation("C1", format!("the worker of {} takes no rest", member.name())));
+            }
+            Notice::WorkerEnded { .. } => {
+                if member.work != Work::None {
+                    let what = format!("the worker of {} ends before its work has", member.name());
+                    return Err(violation("C1", what));
                 }
-                if token <= self.world.told {
-                    let what = format!("{name} was granted {token} after {}", self.world.told);
+                self.ask_for_it(index)?;
+            }
+            _ if notice.lease().is_none() || notice.lease() != member.lease => {}
+            Notice::Acquired { n, token, .. } => {
+                if token <= told {
+                    let what = format!("{} was granted {token} after {told}", member.name());
                     return Err(violation("S6", what));
                 }
-                member.work = Work::Running;
                 member.grant = Some(Grant { n, token, lost: false });
                 self.world.told = token;
+                if !workers {
+                    self.world.members[index].start_work(token)?;
+                }
             }
             Notice::Lost { .. } => {
                 if let Some(grant) = &mut member.grant {
                     grant.lost = true;
                 }
             }
-            // The application wants it again.
-            Notice::Failed { .. } | Notice::Released { .. } => {
+            Notice::Failed { .. } | Notice::Released { .. } if !workers => {
                 member.grant = None;
-                let node = Rc::make_mut(&mut member.node);
-                member.lease = node
-                    .acquire(member.clock, self.laws.name.clone(), self.laws.config.options())
-                    .map_err(|misuse| violation("misuse", misuse.to_string()))?;
+                self.ask_for_it(index)?;
             }
             _ => {}
         }
-        self.tell(|_| story);
         Ok(())
+    }
+
+    fn ask_for_it(&mut self, index: usize) -> Result<(), Violation> {
+        let member = &mut self.world.members[index];
+        self.laws.ask(member).map_err(|misuse| violation("misuse", misuse.to_string()))
     }
 
     /// What must hold for a node that has just handled something.
@@ -451,7 +517,7 @@ impl Step<'_> {
         if !holds && matches!(member.work, Work::Running | Work::Asked) {
             return Err(violation("S3", format!("the work of {name} outlives its lease")));
         }
-        let Some(deadlines) = member.node.deadlines(member.lease) else { return Ok(()) };
+        let Some(deadlines) = member.deadlines() else { return Ok(()) };
         let past = |at: Instant| at <= member.clock;
         if past(deadlines.fence_at) && member.work == Work::Running {
             return Err(violation("S3", format!("the work of {name} is not asked to stop at the fence")));
@@ -574,7 +640,7 @@ pub(super) fn check(laws: &Laws, world: &World) -> Result<(), Violation> {
             }
         }
         // Work that began in time, and work that was asked to stop, relies on the whole validity.
-        if let (Some(deadlines), Some(grant)) = (member.node.deadlines(member.lease), grant)
+        if let (Some(deadlines), Some(grant)) = (member.deadlines(), grant)
             && member.clock < deadlines.valid_until
             && !owns(grant)
         {
