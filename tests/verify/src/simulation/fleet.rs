@@ -98,6 +98,7 @@ impl Fleet {
             }
             _ => (ttl, StoreClock { step, ..StoreClock::default() }),
         };
+        let config = varied(&mut tape, config, &assumed);
         let jitter = tape.base().below(1 << 32) << 32;
         let clock = clock(&mut tape, faults, MOST_MEMBERS);
         let world = World {
@@ -106,7 +107,7 @@ impl Fleet {
             benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
             has_workers: by_hand || faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
-            timing: config.resolve(&assumed).expect("the defaults fit"),
+            timing: config.resolve(&assumed).expect("they fit"),
             store: Store::new(clock, settings.plant),
             members: Vec::new(),
             lives: Vec::new(),
@@ -197,8 +198,11 @@ impl Fleet {
     /// What this fleet is like, in a line.
     pub(super) fn describe(&self) -> String {
         let (members, names) = (self.world.members.len(), self.world.names.len());
-        let (ttl, faults) = (self.world.timing.ttl(), self.settings.faults.unwrap_or_default());
-        format!("{members} nodes, {names} leases, TTL {ttl:?}, {faults:?}")
+        let (timing, faults) = (self.world.timing, self.settings.faults.unwrap_or_default());
+        let (ttl, budget, interval) = (timing.ttl(), timing.stop_budget(), timing.renew_interval());
+        format!(
+            "{members} nodes, {names} leases, TTL {ttl:?}, stop budget {budget:?}, renewals each {interval:?}\n{faults:?}"
+        )
     }
 
     fn happen(&mut self, what: Happening) {
@@ -313,6 +317,16 @@ fn drift(tape: &mut Tape, faults: Faults, member: usize) -> i64 {
         [0, most, -most, most / 3][tape.at(Fault::Drift, member).pick(4)]
     } else {
         0
+    }
+}
+
+/// The defaults, or something at the limit of the rules.
+fn varied(tape: &mut Tape, config: LeaseConfig, assumed: &StoreClock) -> LeaseConfig {
+    let timing = config.resolve(assumed).expect("the defaults fit");
+    match tape.base().pick(3) {
+        1 => config.renew_interval((timing.valid_for() - timing.stop_budget()) / 2),
+        2 => config.stop_budget(timing.valid_for() / 2),
+        _ => config,
     }
 }
 

@@ -67,6 +67,10 @@ impl Fleet {
         let mut options = LeaseOptions::new(self.world.timing);
         options.grace = GRACE;
         if self.chance(Fault::Limits, member, 3) {
+            options.grace = [Duration::ZERO, self.world.timing.ttl() * 3 / 4]
+                [self.tape.at(Fault::Limits, member).pick(2)];
+        }
+        if self.chance(Fault::Limits, member, 3) {
             options.max_hold =
                 Some(Duration::from_nanos(self.tape.at(Fault::Limits, member).below(2 * SECOND)));
         }

@@ -1,9 +1,12 @@
+use tenure_core::StopReason;
+
 use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, World};
 
 /// A candidacy is decided by the end of its wait, and work does not run beyond its maximum hold and the grace.
 ///
-/// Once its process runs again: what was paused is late.
+/// Once its process runs again: what was paused is late. Work that was asked to stop by its fence has until the hard stop
+/// that follows from that.
 #[derive(Default)]
 pub(super) struct Limits;
 
@@ -19,8 +22,10 @@ impl Invariant for Limits {
             ensure(decide_by.is_none_or(|at| local < at), || {
                 format!("{lease} of node {member} waits at {local:?}, beyond its limit at {decide_by:?}")
             })?;
-            let works = candidacy.work.is_some_and(|work| work.stuck.is_none());
-            ensure(!works || stop_by.is_none_or(|at| local < at), || {
+            let work = candidacy.work.filter(|work| work.stuck.is_none());
+            let fenced = work.is_some_and(|work| work.asked == Some(StopReason::Fence));
+            let stop_by = stop_by.map(|at| if fenced { at + world.timing.stop_budget() } else { at });
+            ensure(work.is_none() || stop_by.is_none_or(|at| local < at), || {
                 format!("{lease} of node {member} works at {local:?}, beyond its maximum hold at {stop_by:?}")
             })?;
         }
