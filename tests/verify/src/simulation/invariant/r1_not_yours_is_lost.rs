@@ -10,7 +10,7 @@ use crate::simulation::world::{Fact, World};
 pub(super) struct NotYoursIsLost {
     /// By process: the latest renewal of each hold, until it is answered.
     renewals: BTreeMap<usize, BTreeMap<CommandId, LeaseKey>>,
-    /// By place in the fleet: what must be lost before the node falls silent.
+    /// By process: what must be lost before the node falls silent.
     due: BTreeMap<usize, BTreeSet<LeaseKey>>,
 }
 
@@ -30,15 +30,17 @@ impl Invariant for NotYoursIsLost {
                 renewals.retain(|_, other| other != lease);
             }
             Fact::Heard { member, event: Event::Reply { id, reply } } => {
-                let renewals = self.renewals.entry(world.members[*member].life).or_default();
+                let life = world.members[*member].life;
+                let renewals = self.renewals.entry(life).or_default();
                 // A second answer is dropped.
                 if let Some(lease) = renewals.remove(id).filter(|_| *reply == Reply::NotYours) {
-                    self.due.entry(*member).or_default().insert(lease);
+                    self.due.entry(life).or_default().insert(lease);
                 }
             }
             Fact::Polled { member, .. } => {
-                for lease in self.due.remove(member).into_iter().flatten() {
-                    let held = world.members[*member].candidacy(lease).and_then(|candidacy| candidacy.held);
+                let node = &world.members[*member];
+                for lease in self.due.remove(&node.life).into_iter().flatten() {
+                    let held = node.candidacy(lease).and_then(|candidacy| candidacy.held);
                     ensure(held.is_none(), || {
                         format!("node {member} goes on to hold {lease}, which the store says is not its own")
                     })?;

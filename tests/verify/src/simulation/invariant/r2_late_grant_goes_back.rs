@@ -15,7 +15,7 @@ pub(super) struct LateGrantGoesBack {
     requests: BTreeMap<usize, BTreeMap<CommandId, (LeaseKey, Instant)>>,
     /// By process and candidacy: the highest token that was given back.
     given_back: BTreeMap<(usize, LeaseKey), Token>,
-    /// By place in the fleet: what must be given back before the node falls silent.
+    /// By process: what must be given back before the node falls silent.
     due: BTreeMap<usize, Vec<(LeaseKey, Token)>>,
 }
 
@@ -41,12 +41,12 @@ impl Invariant for LateGrantGoesBack {
                     && node.local(world.now) < emitted + world.timing.outlived_after()
                     && node.candidacy(lease).is_some_and(|candidacy| candidacy.over)
                 {
-                    self.due.entry(*member).or_default().push((lease, *token));
+                    self.due.entry(node.life).or_default().push((lease, *token));
                 }
             }
             Fact::Polled { member, .. } => {
                 let life = world.members[*member].life;
-                for (lease, token) in self.due.remove(member).into_iter().flatten() {
+                for (lease, token) in self.due.remove(&life).into_iter().flatten() {
                     ensure(
                         self.given_back.get(&(life, lease)).is_some_and(|highest| *highest >= token),
                         || format!("node {member} keeps token {token}, which came too late for {lease}"),

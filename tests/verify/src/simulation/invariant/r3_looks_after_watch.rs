@@ -14,7 +14,7 @@ pub(super) struct LooksAfterWatch {
     watches: BTreeMap<(usize, usize), CommandId>,
     /// By process and lease: the candidacies that wait, those behind them in the process not included.
     waiting: BTreeMap<(usize, usize), BTreeSet<LeaseKey>>,
-    /// By place in the fleet: the leases for which it must try before it falls silent.
+    /// By process: the leases for which it must try before it falls silent.
     due: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -47,7 +47,7 @@ impl Invariant for LooksAfterWatch {
                             return Ok(());
                         };
                         self.rests(node.life, name, *lease);
-                        if let Some(due) = self.due.get_mut(member) {
+                        if let Some(due) = self.due.get_mut(&node.life) {
                             due.remove(&name);
                         }
                     }
@@ -64,7 +64,7 @@ impl Invariant for LooksAfterWatch {
                     | Notice::GrantedTooLate { lease, .. }
                     | Notice::Failed { lease, .. } => {
                         self.rests(life, *name, *lease);
-                        if let Some(due) = self.due.get_mut(member) {
+                        if let Some(due) = self.due.get_mut(&life) {
                             due.remove(name);
                         }
                     }
@@ -79,11 +79,13 @@ impl Invariant for LooksAfterWatch {
                 if *reply == Reply::Watching
                     && self.waiting.get(&key).is_some_and(|waiting| !waiting.is_empty())
                 {
-                    self.due.entry(*member).or_default().insert(key.1);
+                    self.due.entry(life).or_default().insert(key.1);
                 }
             }
             Fact::Polled { member, .. } => {
-                if let Some(name) = self.due.remove(member).and_then(|mut due| due.pop_first()) {
+                if let Some(name) =
+                    self.due.remove(&world.members[*member].life).and_then(|mut due| due.pop_first())
+                {
                     return Err(format!(
                         "node {member} does not look at lease {name} after its watch is confirmed"
                     ));
