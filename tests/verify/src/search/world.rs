@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Deadlines, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseKey,
-    LeaseName, Misuse, Node, Notice, Output, Reply, Stop, Token, Wake, WorkerKey,
+    Acquisition, Command, CommandId, Deadlines, Event, Exit, Failure, Identity, Incarnation, Instant,
+    LeaseKey, LeaseName, Misuse, Node, Notice, Output, Reply, Stop, Token, Wake, WorkerKey,
 };
 
-use super::canonical::tick_of;
+use super::canonical::{canonical, tick_of};
 use super::choice::{Chosen, Tape};
 use super::config::{Config, Store, TICK};
 use super::explore::Violation;
@@ -16,7 +17,7 @@ use crate::store::ModelStore;
 
 /// A state of the system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
+pub(super) struct World {
     pub(super) store: ModelStore,
     pub(super) store_clock: Instant,
     pub(super) members: Vec<Member>,
@@ -157,6 +158,11 @@ impl Laws {
             member.lease = Some(node.acquire(now, name, self.config.options())?);
         }
         Ok(())
+    }
+
+    /// Rewrites a world into its canonical form.
+    pub(super) fn canonical(&self, world: &mut World) {
+        canonical(world, &self.config.timing, self.config.store == Store::Sound);
     }
 
     /// What may happen in this world.
@@ -348,7 +354,7 @@ impl Step<'_> {
         if self.laws.config.network.delay.is_some() {
             network.iter_mut().for_each(|message| message.age += 1);
         }
-        let early = if self.laws.config.store == Store::ExpiresEarly { TICK } else { TICK - TICK };
+        let early = if self.laws.config.store == Store::ExpiresEarly { TICK } else { Duration::ZERO };
         store.records.retain(|_, record| *store_clock + early < record.expires);
     }
 
@@ -492,9 +498,11 @@ impl Step<'_> {
                     grant.lost = true;
                 }
             }
-            Notice::Failed { .. } | Notice::Released { .. } if !workers => {
+            Notice::Failed { .. } | Notice::Released { .. } | Notice::Ended { .. } if !workers => {
                 member.grant = None;
-                self.ask_for_it(index)?;
+                if matches!(notice, Notice::Ended { .. }) != self.laws.config.application.hasty {
+                    self.ask_for_it(index)?;
+                }
             }
             _ => {}
         }
