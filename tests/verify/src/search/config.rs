@@ -89,8 +89,6 @@ pub enum Store {
     Sound,
     /// It raises the token when the owner asks again.
     RaisesOnRepeat,
-    /// It renews the record of an owner without a look at the token.
-    RenewsByOwner,
     /// It renews by writing the record anew, without a look at what is there.
     RenewsBlindly,
     /// It releases by removing the record, without a look at whose it is.

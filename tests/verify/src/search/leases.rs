@@ -6,7 +6,8 @@ use super::choice::Tape;
 use super::config::Config;
 use super::explore::{self, Counts, Figures, Model, Violation, Witness, explore};
 use super::recovery::Recoveries;
-use super::world::{Laws, Step, World, check};
+use super::step::Step;
+use super::world::{Laws, World, check};
 
 /// Searches all states of this system.
 ///

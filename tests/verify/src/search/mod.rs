@@ -43,6 +43,7 @@ mod leases;
 mod numbers;
 mod planted;
 mod recovery;
+mod step;
 mod world;
 
 pub use config::{Application, Clocks, Config, Network, Recovery, Store, TICK};

@@ -3,7 +3,8 @@
 use super::config::Recovery;
 use super::digest::{ByDigest, digest};
 use super::explore::Violation;
-use super::world::{Laws, Member, Step, What, Work, World, violation};
+use super::step::Step;
+use super::world::{Laws, Member, What, Work, World, violation};
 
 /// How long each calm state takes until somebody is valid for good, in ticks of the store's clock.
 #[derive(Debug, Default)]
