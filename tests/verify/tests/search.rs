@@ -5,7 +5,7 @@
 use tenure_core::Rate;
 use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Recovery, Store, Witness, leases};
 
-/// Two nodes with even clocks on a network that delivers at any time or never, one message after the other.
+/// Two nodes with even clocks, on a network that delivers at any time or never, one message after the other.
 fn two() -> Config {
     Config {
         members: 2,
@@ -15,17 +15,23 @@ fn two() -> Config {
         pauses: false,
         crashes: false,
         workers: false,
-        application: Application { ends: false, drains: false, gives_up: false },
+        application: Application { ends: false, drains: false, gives_up: false, hasty: false },
         store: Store::Sound,
         recovery: Recovery { within: None, losing: false, without_one: false },
-        limit: 3_000_000,
+        limit: 5_000_000,
     }
 }
 
-/// Nodes on a network that delivers at once, in any order.
+/// The same with the brisk timing.
+fn brisk() -> Config {
+    Config { timing: Config::brisk(Rate::from_ppm(200_000)), ..two() }
+}
+
+/// Nodes on a network that delivers at once, in any order. Their work ends and is drained at any time.
 fn calm(members: usize) -> Config {
     let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
-    Config { members, network, ..two() }
+    let application = Application { ends: true, drains: true, ..two().application };
+    Config { members, network, application, ..two() }
 }
 
 /// Clocks of nodes that run at three quarters of the store's speed, or at all of it, as they please.
@@ -33,9 +39,20 @@ fn slow() -> Clocks {
     Clocks { parts: 4, advance: vec![3, 4] }
 }
 
-fn counts(found: Result<Counts, Box<Witness>>) -> (usize, usize) {
+/// Clocks of nodes that run at two thirds of the store's speed: they are 20 % slow, and the store's is 20 % fast.
+fn slowest() -> Clocks {
+    Clocks { parts: 3, advance: vec![2] }
+}
+
+/// From each state, whatever of the messages under way still arrives, and whichever node is dead.
+fn recovers(within: usize) -> Recovery {
+    Recovery { within: Some(within), losing: true, without_one: true }
+}
+
+/// States, transitions, and the ticks until somebody is valid for good.
+fn counts(found: Result<Counts, Box<Witness>>) -> (usize, usize, usize) {
     match found {
-        Ok(counts) => (counts.states, counts.transitions),
+        Ok(counts) => (counts.states, counts.transitions, counts.recovery),
         Err(witness) => panic!("{witness}"),
     }
 }
@@ -51,18 +68,62 @@ fn broken(found: Result<Counts, Box<Witness>>) -> (&'static str, usize) {
     }
 }
 
+fn is_deep() -> bool {
+    std::env::var_os("TENURE_DEEP").is_some()
+}
+
+/// S1 to S9, and L3 within a TTL of four ticks, a tick of backoff and one of the reported TTL's grain.
 #[test]
 fn two_nodes_that_lose_messages_are_safe_and_recover_from_every_state() {
-    let recovery = Recovery { within: Some(6), losing: false, without_one: false };
-    let found = leases(Config { recovery, ..two() });
-    assert_eq!(found.as_ref().map(|counts| counts.recovery), Ok(5), "ticks until somebody is valid for good");
-    assert_eq!(counts(found), (108_094, 383_920));
+    let config = Config { recovery: recovers(6), ..two() };
+    assert_eq!(counts(leases(config)), (78_477, 285_698, 5));
 }
 
 #[test]
-fn three_nodes_whose_work_ends_at_any_time_are_safe() {
-    let application = Application { ends: true, drains: false, gives_up: false };
-    assert_eq!(counts(leases(Config { application, ..calm(3) })), (27_548, 83_418));
+fn two_nodes_with_the_slowest_clocks_are_safe() {
+    let config = Config { clocks: slowest(), ..brisk() };
+    assert_eq!(counts(leases(config)), (121_267, 406_249, 0));
+}
+
+#[test]
+fn two_nodes_whose_messages_are_repeated_are_safe() {
+    let network = Network { repeats: true, ..two().network };
+    assert_eq!(counts(leases(Config { network, ..brisk() })), (60_591, 261_027, 0));
+}
+
+#[test]
+fn two_nodes_that_crash_at_any_time_are_safe_and_recover_from_every_state() {
+    let config = Config { crashes: true, recovery: recovers(5), ..brisk() };
+    assert_eq!(counts(leases(config)), (56_202, 381_016, 4));
+}
+
+/// The other owners are its own predecessors.
+#[test]
+fn a_node_that_is_paused_and_crashes_with_the_slowest_clock_is_safe() {
+    let config = Config { members: 1, clocks: slowest(), pauses: true, crashes: true, ..brisk() };
+    assert_eq!(counts(leases(config)), (10_804, 45_799, 0));
+}
+
+#[test]
+fn two_nodes_that_get_hints_are_safe_and_recover_from_every_state() {
+    let network = Network { in_flight: 3, delay: Some(0), repeats: false, hints: true };
+    let application = Application { ends: true, ..two().application };
+    let config = Config { network, application, recovery: recovers(5), ..brisk() };
+    assert_eq!(counts(leases(config)), (33_394, 92_638, 4));
+}
+
+#[test]
+fn three_nodes_without_faults_are_safe_and_recover_from_every_state() {
+    assert_eq!(counts(leases(Config { recovery: recovers(6), ..calm(3) })), (12_826, 38_853, 5));
+}
+
+/// Nothing starts twice, nothing starts too late, nothing is released before it has ended, and no worker rests for ever.
+#[test]
+fn two_workers_are_safe_and_recover_from_every_state() {
+    assert_eq!(
+        counts(leases(Config { workers: true, recovery: recovers(6), ..calm(2) })),
+        (15_974, 41_758, 5)
+    );
 }
 
 #[test]
@@ -91,4 +152,31 @@ fn a_store_that_releases_without_a_look_at_the_owner_is_found() {
 #[test]
 fn a_store_that_lets_a_lease_expire_too_early_is_found() {
     assert_eq!(broken(leases(Config { store: Store::ExpiresEarly, clocks: slow(), ..two() })), ("S4", 5));
+}
+
+#[test]
+fn a_node_with_two_repeated_messages_under_way_is_safe() {
+    if is_deep() {
+        let network = Network { in_flight: 2, repeats: true, ..two().network };
+        let config = Config { members: 1, network, clocks: slowest(), ..brisk() };
+        assert_eq!(counts(leases(config)), (329_382, 1_874_231, 0));
+    }
+}
+
+#[test]
+fn a_node_that_is_paused_and_crashes_with_two_messages_under_way_is_safe() {
+    if is_deep() {
+        let network = Network { in_flight: 2, ..two().network };
+        let config = Config { members: 1, network, pauses: true, crashes: true, ..brisk() };
+        assert_eq!(counts(leases(config)), (300_075, 1_639_183, 0));
+    }
+}
+
+#[test]
+fn three_workers_are_safe() {
+    if is_deep() {
+        let application = Application { ends: true, ..two().application };
+        let config = Config { workers: true, application, ..calm(3) };
+        assert_eq!(counts(leases(config)), (113_368, 353_120, 0));
+    }
 }

@@ -3,15 +3,13 @@
 //! | what | becomes | because |
 //! |---|---|---|
 //! | a clock | [`START`] | only differences are ever looked at, in whole ticks |
-//! | a deadline | the tick in which it shows, less a nanosecond for each later one of that tick | clocks are read in
-//!   whole ticks, but what is due at once is done in the order of the deadlines |
-//! | a deadline that has passed | the same, as if it were due now | likewise |
+//! | a deadline that has passed | a nanosecond ago, two, .. | which of them came first is all that is asked |
 //! | an emission | as long ago, but at most beyond [`outlived_after`] | from then on nothing that was asked can count |
 //! | the token of a grant | its rank among those in sight | they are only compared, and the next is above all |
 //! | a high water | the highest grant in sight that is not above it | that is all it is compared with |
 //! | a floor | the highest grant to this process in sight that is not above it | likewise |
 //! | an acquisition, a command, a machine, an incarnation | its rank among those in sight of its process | likewise |
-//! | an answer to what nobody remembers | number zero | it is dropped, whatever it answered |
+//! | a message that nobody waits for and that matches nothing | nothing | its arrival would change nothing |
 //! | failures in a row | at most the number from which on the delay does not grow | the first is told, the others only delay |
 //! | unresolved attempts | those that may still be resolved, and one if there are more | more never get resolved |
 //!
@@ -21,32 +19,23 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tenure_core::model::Visitor;
-use tenure_core::{Acquisition, Identity, Instant, LeaseTiming, Token};
+use tenure_core::{Acquisition, Command, CommandId, Identity, Instant, LeaseTiming, Reply, Token};
 
 use super::config::TICK;
 use super::digest::digest;
 use super::numbers::{Rewrite, Survey};
 use super::world::{Member, Message, START, What, World};
+use crate::store::{ModelStore, Record};
 
-/// Rewrites a world into its canonical form.
-pub(super) fn canonical(world: &mut World, timing: &LeaseTiming) {
-    drop_unheard(world);
+/// Rewrites a world into its canonical form. What is said of messages that change nothing takes a sound store.
+pub(super) fn canonical(world: &mut World, timing: &LeaseTiming, is_sound: bool) {
     let mut tables = Tables::new(world, timing);
-    tables.survey(world);
+    tables.survey(world, is_sound);
     tables.sort();
     tables.rewrite(world);
     if world.network.len() > 1 {
         world.network.sort_by_cached_key(digest);
     }
-}
-
-/// Answers that change nothing need not arrive.
-fn drop_unheard(world: &mut World) {
-    let World { members, network, .. } = world;
-    network.retain(|message| match &message.what {
-        What::Request(_) | What::Hint(_) => true,
-        What::Answer(..) => members[message.member].node.identity() == &message.identity,
-    });
 }
 
 /// The numbers in sight.
@@ -75,8 +64,8 @@ pub(super) struct Process {
     pub(super) sequences: Vec<(u64, u64)>,
     /// Commands that may still be answered.
     pub(super) answerable: Vec<(u64, u64)>,
-    /// Each with the tick in which it shows.
-    pub(super) deadlines: Vec<(Instant, Instant)>,
+    /// Deadlines before its clock.
+    pub(super) passed: Vec<Instant>,
     pub(super) emissions: Vec<Instant>,
     pub(super) old: Vec<Instant>,
 }
@@ -92,7 +81,7 @@ impl Process {
             machines: Vec::new(),
             sequences: Vec::new(),
             answerable: Vec::new(),
-            deadlines: Vec::new(),
+            passed: Vec::new(),
             emissions: Vec::new(),
             old: Vec::new(),
         }
@@ -133,7 +122,7 @@ impl Tables {
         }
     }
 
-    fn survey(&mut self, world: &mut World) {
+    fn survey(&mut self, world: &mut World, is_sound: bool) {
         let World { store, store_clock: _, members, network, told: _ } = world;
         for Message { member, identity, age: _, what } in &*network {
             let (What::Request(_) | What::Answer(..)) = what else { continue };
@@ -154,6 +143,7 @@ impl Tables {
                 survey.token(&mut grant.token);
             }
         }
+        network.retain(|message| self.matters(message, store, is_sound));
         for Message { member, identity, age: _, what } in &mut *network {
             let place = self.process(*member, identity);
             // The numbers of commands and machines are in sight if the node remembers them.
@@ -173,6 +163,29 @@ impl Tables {
         }
     }
 
+    /// Whether it could change anything, if it arrived.
+    fn matters(&mut self, message: &Message, store: &ModelStore, is_sound: bool) -> bool {
+        let Message { member, identity, age: _, what } = message;
+        let place = self.process(*member, identity);
+        let Process { sequences, machines, .. } = &self.processes[place];
+        let waits = |id: CommandId| sequences.contains(&(id.machine(), id.sequence()));
+        let matches = |n, token| {
+            let ours = |record: &Record| record.owner == identity.owner(n) && record.token == token;
+            store.records.values().any(ours)
+        };
+        match what {
+            // No grant is ever given twice, so what does not match now never will.
+            What::Request(Command::Renew { id, n, token, .. })
+            | What::Request(Command::Release { id, n, token: Some(token), .. }) => {
+                waits(*id) || !is_sound || matches(*n, *token)
+            }
+            What::Request(_) | What::Hint(_) => true,
+            // A node that hears of a release looks again, whoever asked for it.
+            What::Answer(id, Reply::Released { .. }) => machines.contains(&id.machine()),
+            What::Answer(id, _) => waits(*id),
+        }
+    }
+
     /// The member that an incarnation belongs to.
     fn member_of(&self, identity: &Identity) -> usize {
         let same = |process: &&Process| process.identity.instance() == identity.instance();
@@ -186,7 +199,7 @@ impl Tables {
             sort(&mut process.grants);
             sort(&mut process.machines);
             sort(&mut process.sequences);
-            sort(&mut process.deadlines);
+            sort(&mut process.passed);
             sort(&mut process.emissions);
             sort(&mut process.old);
         }

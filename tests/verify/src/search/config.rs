@@ -67,7 +67,7 @@ pub struct Network {
     pub hints: bool,
 }
 
-/// What an application may do with its lease at any time. It always wants it.
+/// What an application may do with its lease at any time. It always wants it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Application {
     /// Its work ends by itself, not only after it was stopped.
@@ -76,6 +76,9 @@ pub struct Application {
     pub drains: bool,
     /// It gives a candidacy up, and begins another one.
     pub gives_up: bool,
+    /// It begins the next candidacy as soon as it has heard the outcome of the last one, not only once nothing of that
+    /// is left. So a node has several leases for the name.
+    pub hasty: bool,
 }
 
 /// What is wrong with the store.
@@ -86,8 +89,6 @@ pub enum Store {
     Sound,
     /// It raises the token when the owner asks again.
     RaisesOnRepeat,
-    /// It renews the record of an owner without a look at the token.
-    RenewsByOwner,
     /// It renews by writing the record anew, without a look at what is there.
     RenewsBlindly,
     /// It releases by removing the record, without a look at whose it is.
@@ -124,6 +125,23 @@ impl Config {
             .drift(drift)
             .stop_budget(TICK)
             .renew_interval(TICK * 4 / 5)
+            .attempt_timeout(Duration::from_millis(1))
+            .resolve(&clock)
+            .expect("a timing that fits")
+    }
+
+    /// A brisk timing for clocks that may be off by 20 % here and there: a TTL of three ticks, of which two are usable;
+    /// the fence, the kill and the end all come with the second.
+    ///
+    /// # Panics
+    /// If the core refuses it.
+    #[must_use]
+    pub fn brisk(drift: Rate) -> LeaseTiming {
+        let clock = StoreClock { drift, quantum: Duration::ZERO, step: Duration::ZERO };
+        LeaseConfig::new(3 * TICK)
+            .drift(drift)
+            .stop_budget(TICK / 2)
+            .renew_interval(TICK / 2)
             .attempt_timeout(Duration::from_millis(1))
             .resolve(&clock)
             .expect("a timing that fits")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::model::Visitor;
 use tenure_core::{Acquisition, Identity, Instant, RestartPolicy, Token};
 
-use super::canonical::{Process, Tables, tick_of};
+use super::canonical::{Process, Tables};
 use super::config::TICK;
 use super::world::{START, identity};
 
@@ -31,8 +31,9 @@ impl Visitor for Survey<'_> {
 
     fn deadline(&mut self, at: &mut Instant) {
         let process = self.process();
-        let tick = tick_of(*at).max(process.clock);
-        process.deadlines.push((tick, *at));
+        if *at < process.clock {
+            process.passed.push(*at);
+        }
     }
 
     fn emitted(&mut self, at: &mut Instant) {
@@ -117,10 +118,11 @@ impl Visitor for Rewrite<'_> {
     }
 
     fn deadline(&mut self, at: &mut Instant) {
-        let Process { clock, deadlines, .. } = self.process();
-        let tick = tick_of(*at).max(*clock);
-        let later = deadlines.iter().filter(|(other, raw)| *other == tick && raw > at).count();
-        *at = self.shifted(tick).saturating_sub(Duration::from_nanos(later as u64));
+        let passed = &self.process().passed;
+        *at = match passed.binary_search(at) {
+            Ok(place) => START.saturating_sub(Duration::from_nanos((passed.len() - place) as u64)),
+            Err(_) => self.shifted(*at),
+        };
     }
 
     fn emitted(&mut self, at: &mut Instant) {

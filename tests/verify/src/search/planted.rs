@@ -28,14 +28,6 @@ impl Store {
                 }
                 (Some(Reply::Granted { token: raised }), woken)
             }
-            (Self::RenewsByOwner, Command::Renew { n, ttl, .. }, Some(record))
-                if record.owner == from.1.owner(*n) =>
-            {
-                if let Some(record) = store.records.get_mut(name) {
-                    record.expires = now + *ttl;
-                }
-                (Some(Reply::Renewed), Vec::new())
-            }
             (Self::RenewsBlindly, Command::Renew { n, token, ttl, .. }, _) => {
                 let record = Record { owner: from.1.owner(*n), token: *token, expires: now + *ttl };
                 store.records.insert(name.clone(), record);

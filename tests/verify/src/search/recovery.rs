@@ -1,10 +1,10 @@
 //! L3: from every state in which trouble ends, somebody holds the lease before long, and keeps it.
 
-use super::canonical::canonical;
 use super::config::Recovery;
 use super::digest::{ByDigest, digest};
 use super::explore::Violation;
-use super::world::{Laws, Member, Step, What, Work, World, violation};
+use super::step::Step;
+use super::world::{Laws, Member, What, Work, World, violation};
 
 /// How long each calm state takes until somebody is valid for good, in ticks of the store's clock.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Recoveries {
                 .enumerate()
                 .any(|(index, member)| Some(index) != dead && member.valid().is_some());
             let mut form = calm.step.world.clone();
-            canonical(&mut form, &laws.config.timing);
+            laws.canonical(&mut form);
             let place = digest(&(form, dead));
             if let Some(known) = self.known.get(&place) {
                 break *known;
