@@ -43,15 +43,11 @@ fn two_nodes_that_lose_messages_are_safe_and_recover_from_every_state() {
     assert_eq!(counts(leases(config)), (78_477, 285_698, 5));
 }
 
+/// S8 is part of it: what is repeated is executed again.
 #[test]
-fn two_nodes_with_the_slowest_clocks_are_safe() {
-    let config = Config { clocks: slowest(), ..brisk() };
-    assert_eq!(counts(leases(config)), (121_267, 406_249, 0));
-}
-
-#[test]
-fn two_nodes_whose_messages_are_repeated_are_safe() {
-    assert_eq!(counts(leases(repeating())), (60_591, 261_027, 0));
+fn two_nodes_with_the_slowest_clocks_whose_messages_get_lost_and_repeated_are_safe_and_recover() {
+    let config = Config { clocks: slowest(), recovery: recovers(5), ..repeating() };
+    assert_eq!(counts(leases(config)), (181_918, 715_251, 4));
 }
 
 #[test]

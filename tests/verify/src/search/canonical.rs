@@ -3,6 +3,7 @@
 //! | what | becomes | because |
 //! |---|---|---|
 //! | a clock | [`START`] | only differences are ever looked at, in whole ticks |
+//! | the end of time | itself | it never comes |
 //! | a deadline that has passed | a nanosecond ago, two, .. | which of them came first is all that is asked |
 //! | an emission | as long ago, but at most beyond [`outlived_after`] | from then on nothing that was asked can count |
 //! | the token of a grant | its rank among those in sight | they are only compared, and the next is above all |

@@ -121,6 +121,8 @@ impl Visitor for Rewrite<'_> {
         let passed = &self.process().passed;
         *at = match passed.binary_search(at) {
             Ok(place) => START.saturating_sub(Duration::from_nanos((passed.len() - place) as u64)),
+            // The end of time never comes nearer.
+            Err(_) if *at == Instant::MAX => *at,
             Err(_) => self.shifted(*at),
         };
     }
