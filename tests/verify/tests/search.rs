@@ -2,51 +2,15 @@
 //!
 //! With `TENURE_DEEP=1` larger systems are searched as well.
 
+mod systems;
+
+use systems::{brisk, calm, hinted, recovers, repeating, slowest, two, workers};
 use tenure_core::Rate;
-use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Recovery, Store, Witness, leases};
-
-/// Two nodes with even clocks, on a network that delivers at any time or never, one message after the other.
-fn two() -> Config {
-    Config {
-        members: 2,
-        timing: Config::timing(Config::DRIFT),
-        clocks: Clocks::even(),
-        network: Network { in_flight: 1, delay: None, repeats: false, hints: false },
-        pauses: false,
-        crashes: false,
-        workers: false,
-        application: Application { ends: false, drains: false, gives_up: false, hasty: false },
-        store: Store::Sound,
-        recovery: Recovery { within: None, losing: false, without_one: false },
-        limit: 5_000_000,
-    }
-}
-
-/// The same with the brisk timing.
-fn brisk() -> Config {
-    Config { timing: Config::brisk(Rate::from_ppm(200_000)), ..two() }
-}
-
-/// Nodes on a network that delivers at once, in any order. Their work ends and is drained at any time.
-fn calm(members: usize) -> Config {
-    let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
-    let application = Application { ends: true, drains: true, ..two().application };
-    Config { members, network, application, ..two() }
-}
+use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Store, Witness, leases};
 
 /// Clocks of nodes that run at three quarters of the store's speed, or at all of it, as they please.
 fn slow() -> Clocks {
     Clocks { parts: 4, advance: vec![3, 4] }
-}
-
-/// Clocks of nodes that run at two thirds of the store's speed: they are 20 % slow, and the store's is 20 % fast.
-fn slowest() -> Clocks {
-    Clocks { parts: 3, advance: vec![2] }
-}
-
-/// From each state, whatever of the messages under way still arrives, and whichever node is dead.
-fn recovers(within: usize) -> Recovery {
-    Recovery { within: Some(within), losing: true, without_one: true }
 }
 
 /// States, transitions, and the ticks until somebody is valid for good.
@@ -87,8 +51,7 @@ fn two_nodes_with_the_slowest_clocks_are_safe() {
 
 #[test]
 fn two_nodes_whose_messages_are_repeated_are_safe() {
-    let network = Network { repeats: true, ..two().network };
-    assert_eq!(counts(leases(Config { network, ..brisk() })), (60_591, 261_027, 0));
+    assert_eq!(counts(leases(repeating())), (60_591, 261_027, 0));
 }
 
 #[test]
@@ -106,10 +69,7 @@ fn a_node_that_is_paused_and_crashes_with_the_slowest_clock_is_safe() {
 
 #[test]
 fn two_nodes_that_get_hints_are_safe_and_recover_from_every_state() {
-    let network = Network { in_flight: 3, delay: Some(0), repeats: false, hints: true };
-    let application = Application { ends: true, ..two().application };
-    let config = Config { network, application, recovery: recovers(5), ..brisk() };
-    assert_eq!(counts(leases(config)), (33_394, 92_638, 4));
+    assert_eq!(counts(leases(hinted())), (33_394, 92_638, 4));
 }
 
 #[test]
@@ -120,10 +80,7 @@ fn three_nodes_without_faults_are_safe_and_recover_from_every_state() {
 /// Nothing starts twice, nothing starts too late, nothing is released before it has ended, and no worker rests for ever.
 #[test]
 fn two_workers_are_safe_and_recover_from_every_state() {
-    assert_eq!(
-        counts(leases(Config { workers: true, recovery: recovers(6), ..calm(2) })),
-        (15_974, 41_758, 5)
-    );
+    assert_eq!(counts(leases(workers(2))), (15_974, 41_758, 5));
 }
 
 #[test]

@@ -1,0 +1,61 @@
+//! The small systems that are searched, here and with bugs planted.
+
+use tenure_core::Rate;
+use tenure_verify::search::{Application, Clocks, Config, Network, Recovery, Store};
+
+/// Two nodes with even clocks, on a network that delivers at any time or never, one message after the other.
+pub(crate) fn two() -> Config {
+    Config {
+        members: 2,
+        timing: Config::timing(Config::DRIFT),
+        clocks: Clocks::even(),
+        network: Network { in_flight: 1, delay: None, repeats: false, hints: false },
+        pauses: false,
+        crashes: false,
+        workers: false,
+        application: Application { ends: false, drains: false, gives_up: false, hasty: false },
+        store: Store::Sound,
+        recovery: Recovery { within: None, losing: false, without_one: false },
+        limit: 5_000_000,
+    }
+}
+
+/// The same with the brisk timing.
+pub(crate) fn brisk() -> Config {
+    Config { timing: Config::brisk(Rate::from_ppm(200_000)), ..two() }
+}
+
+/// Nodes on a network that delivers at once, in any order. Their work ends and is drained at any time.
+pub(crate) fn calm(members: usize) -> Config {
+    let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
+    let application = Application { ends: true, drains: true, ..two().application };
+    Config { members, network, application, ..two() }
+}
+
+/// The same with workers, which must recover from every state.
+pub(crate) fn workers(members: usize) -> Config {
+    Config { workers: true, recovery: recovers(6), ..calm(members) }
+}
+
+/// Two nodes whose messages may come again.
+pub(crate) fn repeating() -> Config {
+    let network = Network { repeats: true, ..two().network };
+    Config { network, ..brisk() }
+}
+
+/// Two nodes that get hints, and must recover from every state.
+pub(crate) fn hinted() -> Config {
+    let network = Network { in_flight: 3, delay: Some(0), repeats: false, hints: true };
+    let application = Application { ends: true, ..two().application };
+    Config { network, application, recovery: recovers(5), ..brisk() }
+}
+
+/// Clocks of nodes that run at two thirds of the store's speed: they are 20 % slow, and the store's is 20 % fast.
+pub(crate) fn slowest() -> Clocks {
+    Clocks { parts: 3, advance: vec![2] }
+}
+
+/// From each state, whatever of the messages under way still arrives, and whichever node is dead.
+pub(crate) fn recovers(within: usize) -> Recovery {
+    Recovery { within: Some(within), losing: true, without_one: true }
+}
