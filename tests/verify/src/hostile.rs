@@ -24,6 +24,7 @@ const OUTPUTS: usize = 10_000;
 const LAST_DEADLINES: usize = 10_000;
 
 const FIRST_DELAY: Duration = Duration::from_millis(20);
+const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
 /// How often something happened, so that a test can tell that it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +71,7 @@ struct Run {
     /// The latest that it was told.
     latest: Instant,
     commands: Vec<Command>,
+    ids: BTreeSet<CommandId>,
     leases: Vec<LeaseKey>,
     workers: Vec<WorkerKey>,
     /// When it last had nothing to say.
@@ -79,6 +81,8 @@ struct Run {
     /// The highest token that was acquired under each name.
     highest: BTreeMap<LeaseName, Token>,
     held: BTreeMap<LeaseKey, (Acquisition, Token)>,
+    /// Those whose fence the clock had reached when something came in, whatever that was.
+    fenced: BTreeSet<LeaseKey>,
     lost: BTreeSet<LeaseKey>,
     /// The leases under which a workload was ever started.
     started: BTreeSet<LeaseKey>,
@@ -95,12 +99,14 @@ impl Run {
             clock: Instant::from_nanos(10_000_000_000),
             latest: Instant::ZERO,
             commands: Vec::new(),
+            ids: BTreeSet::new(),
             leases: Vec::new(),
             workers: Vec::new(),
             polled: Instant::ZERO,
             wait: None,
             highest: BTreeMap::new(),
             held: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             lost: BTreeSet::new(),
             started: BTreeSet::new(),
             working: BTreeMap::new(),
@@ -148,7 +154,7 @@ impl Run {
             Step::StartWorker { name, when } => {
                 let mut options = WorkerOptions::new(options());
                 options.restart =
-                    RestartPolicy::new(when).delays(FIRST_DELAY, 20 * FIRST_DELAY).expect("in order");
+                    RestartPolicy::new(when).delays(FIRST_DELAY, LONGEST_DELAY).expect("in order");
                 let worker = self.tell(|node, now| node.start_worker(now, lease_name(name), options))?;
                 self.workers.push(worker);
             }
@@ -207,8 +213,13 @@ impl Run {
         &mut self,
         call: impl FnOnce(&mut Node<SplitMix>, Instant) -> Result<T, Misuse>,
     ) -> Result<T, Misuse> {
+        let now = self.latest.max(self.clock);
+        let ends =
+            |lease: &LeaseKey| self.node.deadlines(*lease).is_some_and(|deadlines| deadlines.fence_at <= now);
+        let fenced: Vec<_> = self.held.keys().copied().filter(ends).collect();
         let result = call(&mut self.node, self.clock)?;
-        self.latest = self.latest.max(self.clock);
+        self.latest = now;
+        self.fenced.extend(fenced);
         Ok(result)
     }
 
@@ -245,7 +256,8 @@ impl Run {
             match self.node.poll() {
                 Output::Command(command) => {
                     self.check_command(&command);
-                    if command.id().is_some() {
+                    if let Some(id) = command.id() {
+                        assert!(self.ids.insert(id), "{id} was given out before");
                         self.commands.push(command);
                     }
                 }
@@ -315,6 +327,7 @@ impl Run {
             Notice::Restarting { at, .. } => {
                 // It was decided after the last time that there was nothing to poll.
                 assert!(*at >= self.polled + FIRST_DELAY / 2, "a worker that does not rest");
+                assert!(*at <= self.latest + LONGEST_DELAY, "a worker that rests too long");
                 self.reached.restarting += 1;
             }
             Notice::Stuck { worker, lease } => {
@@ -335,8 +348,9 @@ impl Run {
             let valid = self.node.valid(self.latest, *key);
             // S7.
             assert!(valid.is_none() || !self.lost.contains(key), "valid after it was lost");
+            // S3.
+            assert!(valid.is_none() || !self.fenced.contains(key), "valid after its fence");
             if valid.is_some() {
-                // S3.
                 let fence_at = self.node.deadlines(*key).expect("it is held").fence_at;
                 assert!(
                     self.wait.is_some_and(|wait| wait <= fence_at),
