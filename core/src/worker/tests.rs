@@ -168,6 +168,14 @@ fn releases(outputs: &[Output]) -> Vec<LeaseKey> {
     outputs.iter().filter_map(release).collect()
 }
 
+fn release_id(outputs: &[Output]) -> CommandId {
+    let release = |output: &Output| match output {
+        Output::Command(Command::Release { id, .. }) => Some(*id),
+        _ => None,
+    };
+    outputs.iter().find_map(release).unwrap_or_else(|| panic!("a release, not {outputs:?}"))
+}
+
 fn stops(outputs: &[Output]) -> Vec<Output> {
     let stop = |output: &&Output| {
         matches!(output, Output::Command(Command::DrainWorkload { .. } | Command::StopWorkload { .. }))
@@ -279,13 +287,9 @@ fn the_exit_of_an_earlier_run_that_is_told_twice_does_not_withdraw_the_start_of_
     let mut options = options(Restart::Always);
     options.restart = options.restart.delays(step, step).expect("they fit");
     let (mut bench, first) = Bench::running(options);
-    let news = bench.exit(first, Exit::Completed);
-    let release = news.iter().find_map(|output| match output {
-        Output::Command(command @ Command::Release { .. }) => command.id(),
-        _ => None,
-    });
     // The store does not answer: the first lease is not forgotten when the second one is granted.
-    bench.reply(release.expect("it is given back"), Reply::Failed(Failure::Unknown));
+    let id = release_id(&bench.exit(first, Exit::Completed));
+    bench.reply(id, Reply::Failed(Failure::Unknown));
     let (id, second) = bench.attempt();
     assert_eq!(bench.node.worker(first), Some(bench.worker));
     let reply = Reply::Granted { token: Token::new(2) };

@@ -36,17 +36,7 @@ fn a_rest_without_an_end_is_not_waited_for() {
     let mut options = options(Restart::Always);
     options.restart = options.restart.delays(Duration::MAX, Duration::MAX).expect("they fit");
     let (mut bench, lease) = Bench::running(options);
-    let news = bench.exit(lease, Exit::Completed);
-    let [id] = news
-        .iter()
-        .filter_map(|output| match output {
-            Output::Command(Command::Release { id, .. }) => Some(*id),
-            _ => None,
-        })
-        .collect::<Vec<_>>()[..]
-    else {
-        panic!("{news:?}")
-    };
+    let id = release_id(&bench.exit(lease, Exit::Completed));
     bench.reply(id, Reply::Released { others_chosen: false });
     assert_eq!(bench.poll(), None);
     assert_eq!(bench.node.len(), 1, "the worker is still there, and can be drained");
