@@ -13,6 +13,7 @@ use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, LeaseTiming, StoreClock};
 
+mod answered_late;
 mod campaigning;
 mod holding;
 mod releasing;
@@ -34,6 +35,10 @@ fn ms(millis: u64) -> Instant {
 
 fn token(number: u64) -> Token {
     Token::new(number)
+}
+
+fn busy(remaining: u64) -> Reply {
+    Reply::Held { token: Some(token(5)), remaining: Some(Duration::from_millis(remaining)) }
 }
 
 /// A lease with everything drained from it.
@@ -135,6 +140,14 @@ fn notices(outputs: &[Output]) -> Vec<&Notice> {
         .iter()
         .filter_map(|output| if let Output::Notice(notice) = output { Some(notice) } else { None })
         .collect()
+}
+
+/// The only command among the outputs, which must be an attempt of the same acquisition.
+fn attempt(outputs: &[Output]) -> CommandId {
+    match commands(outputs).as_slice() {
+        [Command::Acquire { id, n: N, .. }] => *id,
+        other => panic!("one more attempt of the same acquisition was expected, not {other:?}"),
+    }
 }
 
 /// The only command among the outputs, which must be a renewal.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::slots::Watch;
-use super::{Machine, Node};
+use super::{Counters, Machine, Node};
 use crate::command::{
     AcquireFailure, Command, Event, Exit, Failure, Misuse, Notice, Output, Reply, Stop, Wake,
 };
@@ -334,10 +334,61 @@ fn the_same_seed_and_the_same_events_give_the_same_outputs() {
 #[test]
 fn time_that_runs_backwards_is_clamped_and_counted() {
     let (mut node, _) = holder();
-    node.handle(ms(500), Event::Timeout).expect("never misuse");
-    node.handle(ms(100), Event::Timeout).expect("never misuse");
-    assert_eq!(node.counters().clock_backwards, 1);
+    for now in [500, 500, 100] {
+        node.handle(ms(now), Event::Timeout).expect("never misuse");
+    }
+    assert_eq!(node.counters(), Counters { clock_backwards: 1, stale_replies: 0 }, "standing still is fine");
     assert_eq!(node.now, ms(500));
+}
+
+#[test]
+fn replies_that_nothing_waits_for_are_counted_each_once() {
+    let mut node = node();
+    let key = node.acquire(ms(0), name("backup"), options()).expect("not shutting down");
+    let acquire = attempt(&drain(&mut node), key);
+    let count = |node: &Node<SplitMix>| node.counters().stale_replies;
+    reply(&mut node, ms(1), acquire, GRANTED);
+    assert_eq!(count(&node), 0);
+    reply(&mut node, ms(1), acquire, GRANTED);
+    reply(&mut node, ms(1), acquire, GRANTED);
+    assert_eq!(count(&node), 2);
+    let (at, outputs) = wake(&mut node);
+    let [Command::Renew { id: renew, .. }] = commands(&outputs)[..] else { panic!("{outputs:?}") };
+    node.release(at, key).expect("known");
+    let release = release_of(&drain(&mut node), key);
+    reply(&mut node, at, renew, Reply::Renewed);
+    assert_eq!(count(&node), 3, "it is not held any more");
+    reply(&mut node, at, release, Reply::Released { others_chosen: false });
+    assert_eq!(count(&node), 3);
+    reply(&mut node, at, release, Reply::Released { others_chosen: false });
+    assert_eq!(count(&node), 4, "it is forgotten");
+    assert_eq!(node.counters().clock_backwards, 0);
+}
+
+#[test]
+fn what_there_is_can_be_asked_for_until_it_has_ended() {
+    let mut node = node();
+    assert!(node.is_empty());
+    let text = Some("nightly".into());
+    let key =
+        node.acquire(ms(0), name("backup"), LeaseOptions { text, ..options() }).expect("not shutting down");
+    node.start_worker(ms(0), name("work"), WorkerOptions::new(options())).expect("not shutting down");
+    assert_eq!((node.len(), node.is_empty()), (2, false));
+    assert_eq!(node.text(key).map(|text| &**text), Some("nightly"));
+    let id = commands(&drain(&mut node))[0].id().expect("an attempt");
+    assert_eq!(node.len(), 3, "the worker has a candidacy by now");
+    reply(&mut node, ms(1), id, Reply::Failed(Failure::Refused));
+    assert_eq!((node.len(), node.text(key)), (2, None));
+}
+
+#[test]
+fn a_lease_stands_among_the_ready_once_and_only_if_it_has_something_to_say() {
+    let (mut node, key) = holder();
+    node.acquire(ms(2), name("backup"), options()).expect("fine");
+    assert_eq!(node.ready, []);
+    node.drain(ms(3), key).expect("known");
+    node.release(ms(3), key).expect("known");
+    assert_eq!(node.ready, [Machine::Lease(key)]);
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::node::Node;
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 
+mod resting;
+
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(8);
 
@@ -166,6 +168,14 @@ fn releases(outputs: &[Output]) -> Vec<LeaseKey> {
     outputs.iter().filter_map(release).collect()
 }
 
+fn release_id(outputs: &[Output]) -> CommandId {
+    let release = |output: &Output| match output {
+        Output::Command(Command::Release { id, .. }) => Some(*id),
+        _ => None,
+    };
+    outputs.iter().find_map(release).unwrap_or_else(|| panic!("a release, not {outputs:?}"))
+}
+
 fn stops(outputs: &[Output]) -> Vec<Output> {
     let stop = |output: &&Output| {
         matches!(output, Output::Command(Command::DrainWorkload { .. } | Command::StopWorkload { .. }))
@@ -272,28 +282,23 @@ fn the_exit_of_an_earlier_run_does_not_end_the_next_one() {
 }
 
 #[test]
-fn failures_in_a_row_are_followed_by_growing_rests_and_a_run_that_lasted_ends_the_row() {
-    let (mut bench, mut lease) = Bench::running(options(Restart::Always));
-    let mut rest = Duration::ZERO;
-    for longest in [1, 2, 4, 8, 8, 8] {
-        (rest, lease) = bench.rest(lease, Exit::Failed);
-        let longest = Duration::from_secs(longest);
-        assert!(longest / 2 <= rest && rest <= longest, "{rest:?} is not half of {longest:?} to all of it");
-    }
-    assert!(rest > FIRST);
-    // It lasts for the longest delay, and fails then.
-    let since = bench.now;
-    let enough = since + LONGEST;
-    while bench.now < enough {
-        bench.until(|output| matches!(output, Output::Notice(Notice::Renewed { .. })).then_some(()));
-    }
-    let (rest, lease) = bench.rest(lease, Exit::Failed);
-    assert!(rest <= FIRST, "{rest:?}");
-    // So does one that came to its end.
-    let (_, lease) = bench.rest(lease, Exit::Failed);
-    let (_, lease) = bench.rest(lease, Exit::Completed);
-    let (rest, _) = bench.rest(lease, Exit::Failed);
-    assert!(rest <= FIRST, "{rest:?}");
+fn the_exit_of_an_earlier_run_that_is_told_twice_does_not_withdraw_the_start_of_the_next_one() {
+    let step = Duration::from_millis(1);
+    let mut options = options(Restart::Always);
+    options.restart = options.restart.delays(step, step).expect("they fit");
+    let (mut bench, first) = Bench::running(options);
+    // The store does not answer: the first lease is not forgotten when the second one is granted.
+    let id = release_id(&bench.exit(first, Exit::Completed));
+    bench.reply(id, Reply::Failed(Failure::Unknown));
+    let (id, second) = bench.attempt();
+    assert_eq!(bench.node.worker(first), Some(bench.worker));
+    let reply = Reply::Granted { token: Token::new(2) };
+    bench.node.handle(bench.now, Event::Reply { id, reply }).expect("no misuse");
+    let next = bench.node.poll();
+    assert!(matches!(next, Output::Notice(Notice::Acquired { lease, .. }) if lease == second), "{next:?}");
+    // The driver comes to the start only after this.
+    let news = bench.exit(first, Exit::Completed);
+    assert_eq!((starts(&news), releases(&news)), ([second].into(), Vec::new()));
 }
 
 #[test]
@@ -505,39 +510,6 @@ fn a_workload_that_outlives_its_maximum_hold_is_abandoned_and_not_started_beside
 }
 
 #[test]
-fn a_candidacy_that_the_store_refuses_is_repeated_with_growing_rests() {
-    let mut bench = Bench::new(options(Restart::Always));
-    for longest in [1, 2, 4, 8, 8] {
-        let (id, _) = bench.attempt();
-        let begun = bench.now;
-        let news = bench.reply(id, Reply::Failed(Failure::Refused));
-        assert!(news.iter().any(|output| matches!(
-            output,
-            Output::Notice(Notice::Failed { why: AcquireFailure::Refused, .. })
-        )));
-        let at = news.iter().find_map(|output| match output {
-            Output::Notice(Notice::Restarting { at, .. }) => Some(*at),
-            _ => None,
-        });
-        let rest = at.expect("it says when").saturating_since(begun);
-        let longest = Duration::from_secs(longest);
-        assert!(longest / 2 <= rest && rest <= longest, "{rest:?} for {longest:?}");
-    }
-    bench.run();
-}
-
-#[test]
-fn delays_that_do_not_fit_are_refused() {
-    let refused = |first, longest| {
-        RestartPolicy::new(Restart::Always).delays(first, longest).expect_err("it does not fit").field
-    };
-    assert_eq!(refused(Duration::ZERO, LONGEST), "first_delay");
-    assert_eq!(refused(LONGEST, FIRST), "longest_delay");
-    let policy = RestartPolicy::new(Restart::Never).delays(FIRST, FIRST).expect("it fits");
-    assert_eq!((policy.when(), policy.first_delay(), policy.longest_delay()), (Restart::Never, FIRST, FIRST));
-}
-
-#[test]
 fn a_key_of_something_else_is_misuse_and_changes_nothing() {
     let (mut bench, lease) = Bench::running(options(Restart::Always));
     let before = bench.node.clone();
@@ -586,23 +558,6 @@ fn a_lease_that_was_given_back_and_is_forgotten_before_the_start_was_polled_star
     assert!(starts(&news).is_empty() && news.contains(&Output::Notice(Notice::Ended { lease })), "{news:?}");
     bench.token = 1;
     bench.run();
-}
-
-#[test]
-fn a_run_that_was_stopped_is_followed_by_the_shortest_rest_also_after_failures() {
-    for exit in [Exit::Completed, Exit::Failed, Exit::Stopped, Exit::NotStarted] {
-        let (mut bench, mut lease) = Bench::running(options(Restart::Always));
-        for _ in 0..3 {
-            (_, lease) = bench.rest(lease, Exit::Failed);
-        }
-        bench.node.drain(bench.now, lease).expect("known");
-        bench.news();
-        let (rest, lease) = bench.rest(lease, exit);
-        assert!(rest <= FIRST, "{rest:?} after {exit:?}");
-        // It neither ends the row nor counts in it.
-        let (rest, _) = bench.rest(lease, Exit::Failed);
-        assert!(rest >= LONGEST / 2, "{rest:?} after {exit:?}");
-    }
 }
 
 #[test]

@@ -2,19 +2,8 @@
 
 use super::*;
 
-fn busy(remaining: u64) -> Reply {
-    Reply::Held { token: Some(token(5)), remaining: Some(Duration::from_millis(remaining)) }
-}
-
 fn no_wait() -> LeaseOptions {
     LeaseOptions { wait: WaitLimit::No, ..options() }
-}
-
-fn attempt(outputs: &[Output]) -> CommandId {
-    match commands(outputs).as_slice() {
-        [Command::Acquire { id, n: N, .. }] => *id,
-        other => panic!("one more attempt of the same acquisition was expected, not {other:?}"),
-    }
 }
 
 /// S2.
@@ -522,4 +511,45 @@ fn a_refusal_ends_a_row_of_failures() {
     let outputs = bench.reply(now, id, Reply::Failed(Failure::NotExecuted));
     assert_eq!(notices(&outputs), [&Notice::Retrying { lease: KEY, failure: Failure::NotExecuted }]);
     assert!(bench.wait.expect("it tries again") <= now + timing().attempt_timeout() / 16);
+}
+
+#[test]
+fn only_a_candidate_that_waits_asks_to_be_registered_as_a_waiter() {
+    let limits = [WaitLimit::Forever, WaitLimit::AtMost(Duration::from_secs(3)), WaitLimit::No];
+    for (limit, waits) in limits.into_iter().zip([true, true, false]) {
+        let mut bench = Bench::new(LeaseOptions { wait: limit, ..options() });
+        bench.lease.campaign(ms(0), N, Token::ZERO, false);
+        let outputs = bench.drain();
+        assert!(
+            matches!(commands(&outputs)[..], [Command::Acquire { wait, .. }] if *wait == waits),
+            "{limit:?}: {outputs:?}"
+        );
+    }
+}
+
+#[test]
+fn those_who_wait_for_a_short_lease_spread_over_an_eighth_of_its_ttl() {
+    let timing = LeaseConfig::new(Duration::from_millis(200)).resolve(&StoreClock::default());
+    let options = LeaseOptions::new(timing.expect("it fits"));
+    let look_again = |seed| {
+        let lease = Lease::new(ms(0), KEY, options.clone(), SplitMix::new(seed));
+        let mut bench = Bench { lease, wait: None };
+        let id = bench.campaign(ms(0), Token::ZERO);
+        bench.reply(ms(1), id, busy(100));
+        bench.wait.expect("it looks again")
+    };
+    let times: Vec<_> = (0..100).map(look_again).collect();
+    assert!(times.iter().all(|at| *at >= ms(102) && *at < ms(127)), "{times:?}");
+    assert!(times.iter().any(|at| *at < ms(107)) && times.iter().any(|at| *at > ms(122)), "{times:?}");
+}
+
+#[test]
+fn a_candidate_that_queues_is_told_its_verdict_when_its_wait_is_over_and_not_before() {
+    let limited = LeaseOptions { wait: WaitLimit::AtMost(Duration::from_secs(3)), ..options() };
+    let mut bench = Bench::new(limited);
+    let why = AcquireFailure::Unreachable;
+    bench.lease.timeout(ms(2_999), why);
+    assert_eq!(bench.drain(), []);
+    bench.lease.timeout(ms(3_000), why);
+    assert_eq!(notices(&bench.drain())[0], &Notice::Failed { lease: KEY, why });
 }

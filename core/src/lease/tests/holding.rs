@@ -188,7 +188,7 @@ fn work_that_outlives_its_lease_is_covered_by_renewals_until_the_store_says_no()
             .collect();
     assert!(!ids.is_empty() && ids.len() < 20, "{}", ids.len());
     let last = *ids.last().expect("some");
-    bench.reply(valid_for() + Duration::from_secs(10), last, Reply::NotYours);
+    assert_eq!(bench.reply(valid_for() + Duration::from_secs(10), last, Reply::NotYours), []);
     assert_eq!(bench.wait, None);
 }
 
@@ -283,6 +283,26 @@ fn a_drain_without_grace_stops_hard_at_once() {
 }
 
 #[test]
+fn not_yours_after_the_hard_stop_does_not_stop_the_work_twice() {
+    let mut bench = held(LeaseOptions { grace: Duration::ZERO, ..options() });
+    bench.lease.drain(ms(1_000));
+    bench.drain();
+    let now = bench.wait.expect("a renewal is due");
+    let id = renewal(&bench.timeout(now));
+    let lost = Notice::Lost { lease: KEY, token: token(10), why: LossReason::NotYours };
+    assert_eq!(bench.reply(now, id, Reply::NotYours), [Output::Notice(lost)]);
+}
+
+#[test]
+fn a_drain_found_at_the_kill_is_stopped_hard_without_being_asked() {
+    let mut bench = held(LeaseOptions { grace: Duration::from_secs(600), ..options() });
+    bench.lease.drain(ms(1_000));
+    bench.drain();
+    let outputs = bench.timeout(kill()).into_iter().map(|output| (kill(), output)).collect::<Vec<_>>();
+    assert_eq!(stops(&outputs), [(kill(), stop(Stop::Hard, StopReason::Fence))]);
+}
+
+#[test]
 fn loss_beats_drain() {
     let mut bench = held(LeaseOptions { grace: Duration::from_secs(600), ..options() });
     bench.lease.drain(ms(1_000));
@@ -331,6 +351,18 @@ fn a_renewal_that_was_sent_much_too_late_is_reported_as_starved() {
     let outputs = bench.timeout(due + Duration::from_secs(3));
     assert_eq!(notices(&outputs), [&Notice::RenewalStarved { lease: KEY, late_by: Duration::from_secs(3) }]);
     renewal(&outputs);
+}
+
+#[test]
+fn a_renewal_is_not_starved_before_it_is_late_by_more_than_half_an_attempt() {
+    let bearable = timing().attempt_timeout() / 2;
+    for (late_by, starved) in [(bearable, false), (bearable + Duration::from_nanos(1), true)] {
+        let mut bench = held(options());
+        let due = bench.wait.expect("a renewal is due");
+        let outputs = bench.timeout(due + late_by);
+        renewal(&outputs);
+        assert_eq!(notices(&outputs).len(), usize::from(starved), "{outputs:?}");
+    }
 }
 
 #[test]
@@ -445,6 +477,7 @@ fn an_acknowledgement_older_than_the_latest_changes_nothing() {
     let (deadlines, wait) = (bench.lease.deadlines(), bench.wait);
     assert_eq!(bench.reply(again, first, Reply::Renewed), []);
     assert_eq!((bench.lease.deadlines(), bench.wait), (deadlines, wait));
+    assert_eq!(bench.lease.stale_replies(), 1);
 }
 
 #[test]

@@ -122,6 +122,7 @@ fn the_answer_to_an_older_release_does_not_settle_a_newer_grant() {
     let (second, with) = release(&outputs);
     assert_eq!(with, Some(token(10)));
     assert_eq!(bench.reply(ms(3), first, Reply::NotYours), [], "it was executed before the grant");
+    assert_eq!(bench.lease.stale_replies(), 1);
     let outputs = bench.reply(ms(4), second, Reply::Released { others_chosen: false });
     assert_eq!(notices(&outputs), [&Notice::Ended { lease: KEY }]);
 }
@@ -138,6 +139,7 @@ fn a_late_answer_to_an_older_attempt_does_not_take_the_place_of_the_release_unde
     let (id, with) = release(&bench.end(again));
     assert_eq!(with, Some(token(10)));
     assert_eq!(bench.reply(again, first, Reply::Granted { token: token(9) }), [], "9 was over before 10");
+    assert_eq!(bench.lease.stale_replies(), 1);
     let outputs = bench.reply(again, id, Reply::Released { others_chosen: false });
     assert_eq!(
         notices(&outputs),
@@ -156,4 +158,27 @@ fn a_late_grant_is_given_back_however_often_its_release_was_tried() {
     assert!(tries >= 4, "none of them was answered: {tries}");
     let outputs = bench.reply(ms(14_000), acquire, Reply::Granted { token: token(10) });
     assert_eq!(release(&outputs).1, Some(token(10)), "{outputs:?}");
+}
+
+#[test]
+fn a_lease_that_was_given_back_stays_until_no_grant_can_land_any_more_and_no_longer() {
+    let over = ms(0) + timing().outlived_after();
+    let just_before = over.saturating_sub(Duration::from_nanos(1));
+    for now in [just_before, over] {
+        let mut bench = Bench::new(options());
+        bench.campaign(ms(0), Token::ZERO);
+        let mut id = release(&bench.end(ms(1_000))).0;
+        for (_, output) in bench.run_until(just_before) {
+            if let Output::Command(Command::Release { id: again, .. }) = output {
+                id = again;
+            }
+        }
+        // The acquisition was never answered.
+        let outputs = bench.reply(now, id, Reply::NotYours);
+        if now < over {
+            assert_eq!((outputs, bench.wait), (Vec::new(), Some(over)));
+        } else {
+            assert_eq!(outputs, [Output::Notice(Notice::Ended { lease: KEY })]);
+        }
+    }
 }

@@ -33,6 +33,18 @@ fn a_watch_ends_when_the_lease_is_won_and_nobody_else_waits() {
 }
 
 #[test]
+fn a_watch_goes_on_when_the_lease_is_won_while_others_queue_behind_the_winner() {
+    let (mut node, key) = waiter();
+    let queued = node.acquire(ms(4), name("backup"), options()).expect("fine");
+    node.handle(ms(5), Event::Hint { name: name("backup"), wake: Wake::Free { chosen: true } })
+        .expect("fine");
+    let id = attempt(&drain(&mut node), key);
+    assert_eq!(commands(&reply(&mut node, ms(6), id, GRANTED)), []);
+    node.release(ms(7), queued).expect("known");
+    assert_eq!(commands(&drain(&mut node)), [Command::Unwatch { name: name("backup") }]);
+}
+
+#[test]
 fn a_store_without_hints_is_asked_for_a_watch_once() {
     let mut node = node();
     let key = node.acquire(ms(0), name("backup"), options()).expect("fine");
@@ -165,5 +177,6 @@ fn the_answer_to_an_older_watch_says_nothing_of_a_newer_one() {
     assert_eq!(reply(&mut node, ms(6), first, Reply::Watching), []);
     assert_eq!(reply(&mut node, ms(6), first, Reply::Failed(Failure::Refused)), []);
     assert_eq!(node, before, "an answer to an older watch says nothing of this one");
+    assert_eq!(node.counters().stale_replies, 2);
     attempt(&reply(&mut node, ms(7), second, Reply::Watching), third);
 }
