@@ -25,7 +25,7 @@
 //!
 //! # Leader election, and whatever runs once in a fleet
 //! Whoever has the lease leads. A [worker](Tenure::worker) leads whenever it has it: its work is started then, stopped
-//! before another instance may start it, and started again when it has failed. On Ctrl-C and SIGTERM
+//! before another instance may start it, and started again when it has ended. On Ctrl-C and SIGTERM
 //! [`Tenure::scope`] drains it: the work ends in order, and the next instance goes on at once.
 //!
 #![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]

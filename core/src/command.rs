@@ -405,8 +405,8 @@ pub enum Notice {
         /// When it campaigns again.
         at: Instant,
     },
-    /// A worker's workload was stopped hard, and has not ended within the stop budget. Unless the lease is lost, it
-    /// keeps it.
+    /// A worker's workload was stopped hard, and has not ended within the stop budget. Its lease is renewed until it
+    /// does, unless it was taken away or its maximum hold is over.
     Stuck {
         /// The worker.
         worker: WorkerKey,

@@ -16,7 +16,7 @@
 //! | the rest is over | the [`Node`](crate::Node) enters a candidacy, which waits as long as it takes |
 //! | the lease is granted | the workload is to be started: once, and only if it still may when that is polled |
 //! | the lease wants the work drained or stopped | passed on if the workload was started; else it never is |
-//! | the workload has not ended a stop budget after its hard stop | reported as stuck, once; it keeps its lease |
+//! | the workload has not ended a stop budget after its hard stop | reported as stuck, once; the lease goes on by its own rules |
 //! | the workload ends by itself | the lease goes back; again after a delay, if the policy says so |
 //! | the workload ends because it was stopped, or never began | the lease goes back; again after the shortest delay |
 //! | the candidacy is refused | again after a delay, as after a failure |
@@ -241,8 +241,9 @@ impl<J: Jitter> Worker<J> {
             return;
         }
         match why {
-            AcquireFailure::GivenUp | AcquireFailure::ShuttingDown => self.over(),
-            AcquireFailure::Busy
+            AcquireFailure::ShuttingDown => self.over(),
+            AcquireFailure::GivenUp
+            | AcquireFailure::Busy
             | AcquireFailure::Unreachable
             | AcquireFailure::Refused
             | AcquireFailure::StoreRegressed { .. }

@@ -575,3 +575,13 @@ fn a_run_that_ended_by_its_own_clock_counts_as_stopped_though_the_core_has_not_s
         assert_eq!(failures, again.then_some(0));
     }
 }
+
+#[test]
+fn a_worker_whose_candidacy_is_given_up_by_its_key_campaigns_again_unless_it_is_drained() {
+    let mut bench = Bench::new(options(Restart::Always));
+    let (_, lease) = bench.attempt();
+    bench.node.release(bench.now, lease).expect("known");
+    assert!(!ended(&bench.news()), "it never gives up by itself");
+    let next = bench.run();
+    assert_ne!(next, lease);
+}

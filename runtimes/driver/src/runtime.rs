@@ -19,7 +19,7 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// Runs a task. May be called from any thread. A runtime that can't run it drops it.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// The runtime of whoever calls this, for work of theirs; this very one unless it has a thread of its own.
+    /// The runtime in which this is called, for work of whoever calls it; this very one outside of any.
     fn here(&self) -> Self;
 
     /// Waits until the clock has reached `at`; late after a sleep of the machine by at most a second.

@@ -265,7 +265,8 @@ pub enum WorkerStatus {
         /// The token under which it does.
         token: Token,
     },
-    /// Its work was stopped and has not ended in time; the lease is not given back before it does.
+    /// Its work was stopped and has not ended in time. The lease is renewed until it does, unless it was taken away or
+    /// its maximum hold is over.
     Stuck {
         /// The token under which it works.
         token: Token,
@@ -288,7 +289,7 @@ pub enum DrainError {
     /// The work was stopped, and has not ended since: it blocks its thread. The lease is not given back before it ends.
     #[error(
         "the work under lease {lease:?} (token {token}) was stopped and does not end: it blocks its thread; the lease \
-         is not given back before it does"
+         is renewed until it does, unless it was taken away or its maximum hold is over"
     )]
     Stuck {
         /// The lease.
@@ -364,15 +365,15 @@ impl Ctx {
     }
 
     /// Waits until the work is to come to an end, and says why. For a drain or a maximum hold there is the drain
-    /// timeout; for a lost lease there is only until [`Deadlines::kill_at`]. Then it is dropped at its next await
-    /// point.
+    /// timeout; for a lease that could not be renewed there is until [`Deadlines::kill_at`], and for one that was taken
+    /// away no time at all. Then the work is dropped at its next await point.
     pub fn draining(&self) -> impl Future<Output = StopReason> + Send + use<> {
         self.signal().stopped()
     }
 
-    /// Waits until the lease ends, so that the work must stop: what is still to be saved has to be saved before
-    /// [`Deadlines::kill_at`]. When the time for draining is over, the work is dropped at once; that it must stop then
-    /// is seen by tasks of its own that wait here.
+    /// Waits until the lease ends, so that the work must stop. If it could not be renewed, what is still to be saved has
+    /// to be saved before [`Deadlines::kill_at`]. If it was taken away, or the time for draining is over, the work is
+    /// dropped at once; that it must stop then is seen by tasks of its own that wait here.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ending = Ending::new(Arc::clone(&self.hold));
         poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(|_| ()))

@@ -117,7 +117,7 @@ impl<R: Runtime> Driver<R> {
             return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
         };
         self.stats.runs += 1;
-        tracing::info!(target: "tenure", lease = hold.name.as_str(), %token, "work starts");
+        tracing::info!(target: "tenure", lease = hold.name.as_str(), %token, "work is to start");
         known.tie.works(token);
         let job = Job::new(lease, hold, work, Arc::clone(&known.tie.0), self.workers.sender.clone());
         known.runtime.spawn(Box::pin(job.run()));
@@ -128,8 +128,11 @@ impl<R: Runtime> Driver<R> {
         let worker = self.node.worker(lease);
         let name = self.node.name(lease).cloned();
         self.entries.unhold(lease);
-        if exit == Exit::Failed {
-            self.stats.failed_runs += 1;
+        match exit {
+            Exit::Failed => self.stats.failed_runs += 1,
+            // It was none.
+            Exit::NotStarted => self.stats.runs = self.stats.runs.saturating_sub(1),
+            Exit::Completed | Exit::Stopped => {}
         }
         if let (Some(name), Some(error)) = (&name, &error) {
             self.trouble.warn(now, Kind::Work, Some(name), format_args!("work failed: {error}"));

@@ -69,9 +69,9 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Tasks with a signal stop.
-        self.hold.lose(StopReason::Drain, LostReason::Released);
-        self.shared.work_is_gone();
+        // Tasks with a signal stop. Whatever their wakers do, the driver is told.
+        let _foreign = caught(|| self.hold.lose(StopReason::Drain, LostReason::Released));
+        let _foreign = caught(|| self.shared.work_is_gone());
         let (exit, error, work) = match self.end.take() {
             Some((exit, error)) => (exit, error, self.work.take()),
             // Runtimes drop tasks only at their own end, and run nothing any more from then on.

@@ -5,8 +5,8 @@ use tenure_core::Notice;
 use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, MS, Phase, World};
 
-/// L1: "When a holder dies, a healthy candidate holds the lease a TTL by the store's clock, a retry and two round trips
-/// after the last renewal at the latest."
+/// L1: "When a holder dies, a healthy candidate holds the lease a TTL (by the slower of the store's clock and its own),
+/// a retry and two round trips after the last renewal at the latest."
 ///
 /// A waiter sleeps by its own clock for what the store told it. So the TTL counts by the slower of the two clocks, which
 /// is taken here as a part of the retry.

@@ -47,7 +47,7 @@ impl Invariant for InTime {
                             // What was left when it was stopped may be old news.
                             ensure(now < *fence || world.members[*member].interrupted, || {
                                 format!(
-                                    "node {member} hears of a renewal of {lease} at {now:?}, before its fence at {fence:?}"
+                                    "node {member} hears of a renewal of {lease} at {now:?} and has not fenced it, which was due at {fence:?}"
                                 )
                             })?;
                             *fence = deadlines.fence_at;
