@@ -14,13 +14,16 @@ use tenure_verify::simulation::{self, Settings};
 /// So many fleets have to do.
 const FLEETS: u64 = 100;
 
-/// What finds a bug: a search of this system, by this rule; and fleets, by this property.
+/// A system to be searched, and the rule that is to be broken there.
+type Search = (fn() -> Config, &'static str);
+
+/// What finds a bug: a search, and fleets by this property.
 struct Found {
-    by_search: Option<(fn() -> Config, &'static str)>,
+    by_search: Option<Search>,
     by_fleets: &'static str,
 }
 
-const fn found(by_search: Option<(fn() -> Config, &'static str)>, by_fleets: &'static str) -> Found {
+const fn found(by_search: Option<Search>, by_fleets: &'static str) -> Found {
     Found { by_search, by_fleets }
 }
 
