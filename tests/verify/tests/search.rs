@@ -4,7 +4,7 @@
 
 mod systems;
 
-use systems::{brisk, calm, hinted, recovers, repeating, slowest, two, workers};
+use systems::{brisk, calm, crashing_worker, hinted, recovers, repeating, slowest, two, workers};
 use tenure_core::Rate;
 use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Store, Witness, leases};
 
@@ -77,6 +77,21 @@ fn three_nodes_without_faults_are_safe_and_recover_from_every_state() {
 #[test]
 fn two_workers_are_safe_and_recover_from_every_state() {
     assert_eq!(counts(leases(workers(2))), (15_974, 41_758, 5));
+}
+
+/// What no worker has on a calm network: starts that come late, exits that nobody hears of, runs that were lost.
+#[test]
+fn a_worker_that_crashes_and_whose_messages_get_lost_and_repeated_is_safe_and_recovers_from_every_state() {
+    let config = Config { network: repeating().network, ..crashing_worker() };
+    assert_eq!(counts(leases(config)), (78_553, 501_498, 6));
+}
+
+#[test]
+fn a_worker_that_crashes_with_the_slowest_clock_is_safe_and_recovers_from_every_state() {
+    if is_deep() {
+        let config = Config { clocks: slowest(), ..crashing_worker() };
+        assert_eq!(counts(leases(config)), (223_288, 1_187_284, 6));
+    }
 }
 
 #[test]

@@ -39,6 +39,14 @@ pub(crate) fn workers(members: usize) -> Config {
     Config { workers: true, recovery: recovers(6), ..calm(members) }
 }
 
+/// A worker whose process crashes at any time, over a network that loses messages. The other owners are its own
+/// predecessors; it must recover from every state.
+pub(crate) fn crashing_worker() -> Config {
+    let application = Application { ends: true, drains: true, ..two().application };
+    let recovery = Recovery { without_one: false, ..recovers(6) };
+    Config { members: 1, workers: true, crashes: true, application, recovery, ..brisk() }
+}
+
 /// Two nodes whose messages may come again.
 pub(crate) fn repeating() -> Config {
     let network = Network { repeats: true, ..two().network };
