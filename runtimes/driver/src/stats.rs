@@ -12,7 +12,7 @@ pub struct Stats {
     pub in_flight: usize,
     /// Workers that have not ended now.
     pub workers: usize,
-    /// Runs of their work that were started.
+    /// Runs of their work that were handed to the runtime, those included that it came to only when the lease was over.
     pub runs: u64,
     /// Runs that failed: with an error or a panic. Those that were stopped are none of them.
     pub failed_runs: u64,

@@ -128,11 +128,8 @@ impl<R: Runtime> Driver<R> {
         let worker = self.node.worker(lease);
         let name = self.node.name(lease).cloned();
         self.entries.unhold(lease);
-        match exit {
-            Exit::Failed => self.stats.failed_runs += 1,
-            // It was none.
-            Exit::NotStarted => self.stats.runs = self.stats.runs.saturating_sub(1),
-            Exit::Completed | Exit::Stopped => {}
+        if exit == Exit::Failed {
+            self.stats.failed_runs += 1;
         }
         if let (Some(name), Some(error)) = (&name, &error) {
             self.trouble.warn(now, Kind::Work, Some(name), format_args!("work failed: {error}"));
