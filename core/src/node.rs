@@ -437,3 +437,17 @@ impl<J: Jitter> Node<J> {
         }
     }
 }
+
+/// Brings a machine's place among the deadlines in line with what it says.
+fn move_deadline(
+    deadlines: &mut BTreeSet<(Instant, Machine)>,
+    machine: Machine,
+    place: &mut Option<Instant>,
+    deadline: Option<Instant>,
+) {
+    if *place != deadline {
+        place.map(|old| deadlines.remove(&(old, machine)));
+        deadlines.extend(deadline.map(|new| (new, machine)));
+        *place = deadline;
+    }
+}

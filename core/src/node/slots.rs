@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 
-use super::{Machine, Node};
+use super::{Machine, Node, move_deadline};
 use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
@@ -71,16 +71,7 @@ impl<J: Jitter> Node<J> {
     /// The deadline and the readiness of one lease; returns its slot.
     pub(super) fn refresh(&mut self, key: LeaseKey) -> Option<u64> {
         let entry = self.leases.get_mut(&key)?;
-        let deadline = entry.lease.deadline();
-        if deadline != entry.deadline {
-            if let Some(old) = entry.deadline {
-                self.deadlines.remove(&(old, Machine::Lease(key)));
-            }
-            if let Some(new) = deadline {
-                self.deadlines.insert((new, Machine::Lease(key)));
-            }
-            entry.deadline = deadline;
-        }
+        move_deadline(&mut self.deadlines, Machine::Lease(key), &mut entry.deadline, entry.lease.deadline());
         if !entry.ready && entry.lease.has_output() {
             entry.ready = true;
             self.ready.push_back(Machine::Lease(key));

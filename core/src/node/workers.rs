@@ -1,6 +1,6 @@
 //! The workers of a node, joined with the leases of their runs.
 
-use super::{Entry, Machine, Node};
+use super::{Entry, Machine, Node, move_deadline};
 use crate::command::{Command, Event, Exit, Misuse, Notice, Output, Stop};
 use crate::jitter::Jitter;
 use crate::lease::Lease;
@@ -134,16 +134,12 @@ impl<J: Jitter> Node<J> {
     /// The deadline and the readiness of one worker.
     fn settle_worker(&mut self, key: WorkerKey) {
         let Some(entry) = self.workers.get_mut(&key) else { return };
-        let deadline = entry.worker.deadline();
-        if deadline != entry.deadline {
-            if let Some(old) = entry.deadline {
-                self.deadlines.remove(&(old, Machine::Worker(key)));
-            }
-            if let Some(new) = deadline {
-                self.deadlines.insert((new, Machine::Worker(key)));
-            }
-            entry.deadline = deadline;
-        }
+        move_deadline(
+            &mut self.deadlines,
+            Machine::Worker(key),
+            &mut entry.deadline,
+            entry.worker.deadline(),
+        );
         if !entry.ready && entry.worker.has_output() {
             entry.ready = true;
             self.ready.push_back(Machine::Worker(key));

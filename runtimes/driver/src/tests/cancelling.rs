@@ -76,17 +76,7 @@ fn ten_thousand_cancellations_leave_nothing_behind() {
 #[test]
 fn cancellations_over_a_bad_store_leave_nothing_behind() {
     for seed in 0..4 {
-        cancel_at_random(seed, 1_000, |chance| match chance {
-            0..10 => Fault::LoseAnswer,
-            10..20 => Fault::Fail,
-            20..30 => Fault::Late(Duration::from_millis(chance * 100)),
-            30..40 => Fault::Slow(Duration::from_millis(chance * 100)),
-            40..43 => Fault::Hang,
-            43..46 => Fault::HangAfter,
-            46..48 => Fault::Panic,
-            48..50 => Fault::Nonsense,
-            _ => Fault::None,
-        });
+        cancel_at_random(seed, 1_000, Fault::of_a_bad_store);
     }
 }
 

@@ -43,6 +43,23 @@ pub(super) enum Fault {
     Grant(u64),
 }
 
+impl Fault {
+    /// What a bad store does with an operation, by a number from 0 to 99: in half of the cases something is wrong.
+    pub(super) fn of_a_bad_store(chance: u64) -> Self {
+        match chance {
+            0..10 => Self::LoseAnswer,
+            10..20 => Self::Fail,
+            20..30 => Self::Late(Duration::from_millis(chance * 100)),
+            30..40 => Self::Slow(Duration::from_millis(chance * 100)),
+            40..43 => Self::Hang,
+            43..46 => Self::HangAfter,
+            46..48 => Self::Panic,
+            48..50 => Self::Nonsense,
+            _ => Self::None,
+        }
+    }
+}
+
 type Choice = Box<dyn FnMut(&Operation) -> Fault + Send>;
 
 /// What becomes of each operation, and what was asked so far.

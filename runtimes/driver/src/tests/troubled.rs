@@ -282,16 +282,8 @@ fn ten_thousand_workers_that_end_in_whatever_way_leave_nothing_behind() {
 fn workers_over_a_bad_store_never_work_beside_each_other_and_leave_nothing_behind() {
     for seed in 0..4 {
         end_at_random(seed, 500, |chance| match chance {
-            0..10 => Fault::LoseAnswer,
-            10..20 => Fault::Fail,
-            20..30 => Fault::Late(Duration::from_millis(chance * 100)),
-            30..40 => Fault::Slow(Duration::from_millis(chance * 100)),
-            40..43 => Fault::Hang,
-            43..46 => Fault::HangAfter,
-            46..48 => Fault::Panic,
-            48..50 => Fault::Nonsense,
             50..52 => Fault::Refuse,
-            _ => Fault::None,
+            _ => Fault::of_a_bad_store(chance),
         });
     }
 }
