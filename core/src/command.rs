@@ -3,8 +3,11 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token, WorkerKey};
-use crate::time::Instant;
+use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::periodic::Overlap;
+use crate::schedule::AnySchedule;
+use crate::time::{Instant, Timestamp};
+use crate::timer::{DueTick, TickMiss, TimerChange, TimerEnd, TimerView};
 
 /// What a machine says next. Ask with `poll` until the answer is [`Output::Wait`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +75,73 @@ pub enum Command {
         /// After this long the core takes the outcome as unknown.
         timeout: Duration,
     },
+    /// Tell the timer's record and the store's time; make the record if there is none. Answer with
+    /// [`Event::TimerRead`].
+    ReadTimer {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The timer.
+        timer: TimerKey,
+        /// The schedule of a record that has to be made: its base is the store's time and the number `last`.
+        schedule: AnySchedule,
+        /// The last tick that this instance knows of; the record's is raised to it.
+        last: Option<u64>,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// Change the timer's record, if it still has this revision. Answer with [`Event::TimerRead`], whether it was
+    /// changed or not.
+    ChangeTimer {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The timer.
+        timer: TimerKey,
+        /// The revision that is to be changed.
+        revision: u64,
+        /// The change.
+        change: TimerChange,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// Claim a tick, or confirm (and extend) the claim if it is this very owner's. A claim is renewed by
+    /// [`Command::Renew`]; [`Node::claim`](crate::Node::claim) tells which leases are claims.
+    ClaimTick {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The claim.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// The number of the tick.
+        tick: u64,
+        /// How long the store keeps the claim.
+        ttl: Duration,
+        /// The token must come out above this one.
+        floor: Token,
+        /// How many runs of the tick may be begun at most.
+        attempts: u32,
+        /// What becomes of it while another tick's claim lives.
+        overlap: Overlap,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// End the claim that is this owner's (and has this token, if one is given).
+    FinishTick {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// The claim.
+        lease: LeaseKey,
+        /// The acquisition, part of the owner.
+        n: Acquisition,
+        /// The number of the tick.
+        tick: u64,
+        /// The token of the claim, `None` if it never became known.
+        token: Option<Token>,
+        /// What became of the run.
+        end: ClaimEnd,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
     /// Send hints about this lease, and register this process as a waiter.
     Watch {
         /// To be handed back with the reply, which is due once nothing will be missed any more.
@@ -125,6 +195,10 @@ impl Command {
             Self::Acquire { id, .. }
             | Self::Renew { id, .. }
             | Self::Release { id, .. }
+            | Self::ReadTimer { id, .. }
+            | Self::ChangeTimer { id, .. }
+            | Self::ClaimTick { id, .. }
+            | Self::FinishTick { id, .. }
             | Self::Watch { id, .. } => Some(*id),
             Self::Unwatch { .. }
             | Self::StartWorkload { .. }
@@ -145,6 +219,17 @@ impl fmt::Display for Command {
                 write!(f, "{id} release {lease} n={n} token={token}")
             }
             Self::Release { id, lease, n, token: None, .. } => write!(f, "{id} release {lease} n={n}"),
+            Self::ReadTimer { id, timer, schedule, .. } => write!(f, "{id} read {timer} {schedule}"),
+            Self::ChangeTimer { id, timer, revision, change, .. } => {
+                write!(f, "{id} change {timer} revision={revision} {change:?}")
+            }
+            Self::ClaimTick { id, lease, n, tick, floor, .. } => {
+                write!(f, "{id} claim tick {tick} {lease} n={n} floor={floor}")
+            }
+            Self::FinishTick { id, lease, n, tick, token, end, .. } => {
+                let token = token.unwrap_or(Token::ZERO);
+                write!(f, "{id} finish tick {tick} {lease} n={n} token={token} {end:?}")
+            }
             Self::Watch { id, name } => write!(f, "{id} watch {name}"),
             Self::Unwatch { name } => write!(f, "unwatch {name}"),
             Self::StartWorkload { worker, lease, n, token, .. } => {
@@ -154,6 +239,18 @@ impl fmt::Display for Command {
             Self::StopWorkload { lease, how, why } => write!(f, "stop work under {lease} {how:?} {why:?}"),
         }
     }
+}
+
+/// What became of the run of a claimed tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a store must carry out every one")]
+pub enum ClaimEnd {
+    /// It has ended by itself, well or not: nobody runs this tick again.
+    Finished,
+    /// It was stopped: it may be run again, if attempts are left.
+    Interrupted,
+    /// It was never begun: it may be run by another, and this was no attempt.
+    NotStarted,
 }
 
 /// How work is to be stopped.
@@ -195,6 +292,16 @@ pub enum Event {
         id: CommandId,
         /// The answer.
         reply: Reply,
+    },
+    /// The store's answer to [`Command::ReadTimer`] and [`Command::ChangeTimer`]. One that failed is a reply,
+    /// [`Reply::Failed`].
+    TimerRead {
+        /// The command's id.
+        id: CommandId,
+        /// The timer's record, as it stands after the command.
+        view: TimerView,
+        /// What the store's wall clock said when the command was executed.
+        at: Timestamp,
     },
     /// A hint from the store about a watched lease. It may be missing, repeated, late or wrong.
     Hint {
@@ -250,26 +357,30 @@ pub enum Wake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must be able to give every one")]
 pub enum Reply {
-    /// To `Acquire`: this owner has the lease, with its whole TTL ahead.
+    /// To `Acquire` and `ClaimTick`: this owner has the lease or claim, with its whole TTL ahead.
     Granted {
         /// The fencing token of the grant.
         token: Token,
     },
-    /// To `Acquire`: another owner has it.
+    /// To `Acquire` and `ClaimTick`: another owner has it, or the claim that it has to wait for.
     Held {
         /// That grant's token, if it is known.
         token: Option<Token>,
         /// What remained of its TTL when the store answered; `None` if the store can't say.
         remaining: Option<Duration>,
     },
+    /// To `ClaimTick`, definite: the tick was claimed by another, or run, or passed over; it is not to be had.
+    TickTaken,
+    /// To `ClaimTick`, definite: another tick's claim lives, and this one is not to wait for its end.
+    TickOverlaps,
     /// To `Renew`: extended by the whole TTL.
     Renewed,
-    /// To `Release`: removed.
+    /// To `Release` and `FinishTick`: removed.
     Released {
         /// Whether waiters of other processes were chosen to try next.
         others_chosen: bool,
     },
-    /// To `Renew` and `Release`, definite: the record is not this owner's with this token.
+    /// To `Renew`, `Release` and `FinishTick`, definite: the record is not this owner's with this token.
     NotYours,
     /// To `Watch`: from now on no hint is missed without a [`Event::Resync`].
     Watching,
@@ -418,6 +529,74 @@ pub enum Notice {
         /// The worker.
         worker: WorkerKey,
     },
+    /// A tick is due. Each number comes at most once, and they come in order.
+    Ticked {
+        /// The timer.
+        timer: TimerKey,
+        /// The tick.
+        due: DueTick,
+    },
+    /// Ticks were missed, and are not delivered.
+    TicksMissed {
+        /// The timer.
+        timer: TimerKey,
+        /// The number of the last of them.
+        last: u64,
+        /// How many.
+        count: u64,
+        /// Why.
+        why: TickMiss,
+    },
+    /// Another instance has changed the schedule; it is followed from the change on.
+    ScheduleChanged {
+        /// The timer.
+        timer: TimerKey,
+        /// What is followed.
+        schedule: AnySchedule,
+    },
+    /// The store has a schedule for the timer that can't be read here: no ticks before that changes.
+    ScheduleUnreadable {
+        /// The timer.
+        timer: TimerKey,
+    },
+    /// The store's clock has stepped back below the last tick: the timer is to be based anew.
+    Rebased {
+        /// The timer.
+        timer: TimerKey,
+        /// The last tick that is known.
+        last: u64,
+    },
+    /// A request of the timer failed; it is tried again, and ticks go on by what is known. Reported at the first
+    /// failure in a row.
+    TimerRetrying {
+        /// The timer.
+        timer: TimerKey,
+        /// What is known of the failed request.
+        failure: Failure,
+    },
+    /// Nothing more will be said of this timer.
+    TimerEnded {
+        /// The timer.
+        timer: TimerKey,
+        /// Why.
+        why: TimerEnd,
+    },
+    /// A tick of a periodic job is not run by this instance, though nobody else is known to have it.
+    TickSkipped {
+        /// The job.
+        periodic: PeriodicKey,
+        /// The number of the tick.
+        tick: u64,
+        /// Why.
+        why: TickMiss,
+    },
+    /// The periodic job has nothing running and starts nothing any more.
+    PeriodicEnded {
+        /// The job.
+        periodic: PeriodicKey,
+        /// Why.
+        why: TimerEnd,
+    },
 }
 
 impl Notice {
@@ -438,7 +617,17 @@ impl Notice {
             | Self::Ended { lease }
             | Self::Campaigning { lease, .. }
             | Self::Stuck { lease, .. } => Some(*lease),
-            Self::Restarting { .. } | Self::WorkerEnded { .. } => None,
+            Self::Restarting { .. }
+            | Self::WorkerEnded { .. }
+            | Self::Ticked { .. }
+            | Self::TicksMissed { .. }
+            | Self::ScheduleChanged { .. }
+            | Self::ScheduleUnreadable { .. }
+            | Self::Rebased { .. }
+            | Self::TimerRetrying { .. }
+            | Self::TimerEnded { .. }
+            | Self::TickSkipped { .. }
+            | Self::PeriodicEnded { .. } => None,
         }
     }
 }
@@ -473,6 +662,10 @@ pub enum AcquireFailure {
         /// The token that it should have been above.
         floor: Token,
     },
+    /// The tick was claimed by another, or run, or passed over.
+    TickTaken,
+    /// Another tick of the job still runs.
+    TickOverlaps,
     /// The grant came so late that no time for work was left, and waiting was not wanted.
     GrantedTooLate,
     /// The candidacy was given up by the application.
@@ -503,6 +696,15 @@ pub enum Misuse {
     /// No worker with this key was ever made by this node.
     #[error("worker {0} was never made by this node")]
     UnknownWorker(WorkerKey),
+    /// No timer with this key was ever made by this node.
+    #[error("{0} was never made by this node")]
+    UnknownTimer(TimerKey),
+    /// No periodic job with this key was ever made by this node.
+    #[error("{0} was never made by this node")]
+    UnknownPeriodic(PeriodicKey),
+    /// The lease of a periodic job lets one run at a time: [`Overlap::Allow`] contradicts it.
+    #[error("runs under one lease can't overlap: allow it, or take the lease away")]
+    OverlapUnderLease,
     /// No command with this id was ever emitted by this node.
     #[error("command {0} was never emitted by this node")]
     UnknownCommand(CommandId),

@@ -336,7 +336,8 @@ impl<J: Jitter> Lease<J> {
             self.advance(now);
         }
         match event {
-            Event::Timeout => {}
+            // A timer's affair.
+            Event::Timeout | Event::TimerRead { .. } => {}
             Event::Reply { id, reply } => self.reply(id.sequence, reply),
             Event::Hint { name: _, wake } => self.hint(wake),
             Event::Resync => self.hint(Wake::Free { chosen: false }),
@@ -379,6 +380,14 @@ impl<J: Jitter> Lease<J> {
             State::Held(Held { hold, .. }) if now < self.deadlines_of(hold.valid_until).fence_at => {
                 Some(hold.token)
             }
+            _ => None,
+        }
+    }
+
+    /// The acquisition and the token of a hold whose work may still run.
+    pub(crate) fn held(&self) -> Option<(Acquisition, Token)> {
+        match &self.state {
+            State::Held(Held { hold, .. }) => Some((hold.n, hold.token)),
             _ => None,
         }
     }
@@ -508,7 +517,9 @@ impl<J: Jitter> Lease<J> {
         }
         let Some(attempt) = self.attempts.find(id.sequence) else { return Ok(()) };
         let fits = match reply {
-            Reply::Granted { .. } | Reply::Held { .. } => matches!(attempt.kind, Kind::Acquire { .. }),
+            Reply::Granted { .. } | Reply::Held { .. } | Reply::TickTaken | Reply::TickOverlaps => {
+                matches!(attempt.kind, Kind::Acquire { .. })
+            }
             Reply::Renewed => attempt.kind == Kind::Renew,
             Reply::Released { .. } => attempt.kind == Kind::Release,
             Reply::NotYours => matches!(attempt.kind, Kind::Renew | Kind::Release),

@@ -13,26 +13,33 @@ mod lease;
 pub mod model;
 mod name;
 mod node;
+mod periodic;
 #[cfg(not(tenure_planted))]
 mod planted;
 #[cfg(tenure_planted)]
 #[doc(hidden)]
 pub mod planted;
+mod schedule;
 mod time;
+mod timer;
 mod timing;
 mod untracked;
 mod worker;
 
 pub use command::{
-    AcquireFailure, Command, Deadlines, Event, Exit, Failure, LossReason, Misuse, Notice, Output,
+    AcquireFailure, ClaimEnd, Command, Deadlines, Event, Exit, Failure, LossReason, Misuse, Notice, Output,
     ReleaseOutcome, Reply, Stop, StopReason, Wake,
 };
 pub use jitter::{Jitter, SplitMix};
 pub use lease::{Lease, LeaseOptions, WaitLimit};
 pub use name::{
-    Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, NameError, Owner, Token, WorkerKey,
+    Acquisition, CommandId, Identity, Incarnation, JobName, LeaseKey, LeaseName, NameError, Owner,
+    PeriodicKey, TimerKey, TimerName, Token, WorkerKey,
 };
 pub use node::{Counters, Node};
-pub use time::{Instant, Rate};
+pub use periodic::{Overlap, PeriodicOptions};
+pub use schedule::{AnySchedule, Every, MIN_TOLERANCE, Schedule, Tick};
+pub use time::{Instant, Rate, Timestamp};
+pub use timer::{DueTick, Missed, NextSchedule, TickMiss, TimerChange, TimerEnd, TimerOptions, TimerView};
 pub use timing::{ConfigError, LeaseConfig, LeaseTiming, StoreClock};
 pub use worker::{Restart, RestartPolicy, WorkerOptions};

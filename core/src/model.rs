@@ -9,9 +9,13 @@
 //! Everything is taken apart field by field: a new field in a machine is an error in its `model.rs`, until somebody
 //! has decided what it is.
 
+use core::time::Duration;
+
 use crate::command::{AcquireFailure, Command, Reply, Wake};
-use crate::name::{Acquisition, CommandId, Identity, LeaseKey, Token, WorkerKey};
-use crate::time::Instant;
+use crate::name::{Acquisition, CommandId, Identity, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::schedule::Tick;
+use crate::time::{Instant, Timestamp};
+use crate::timer::{DueTick, TimerChange, TimerView};
 use crate::worker::RestartPolicy;
 
 /// Sees every time, token, number and counter of a machine, and may change it.
@@ -36,7 +40,7 @@ pub trait Visitor {
     fn acquisition(&mut self, n: &mut Acquisition);
     /// The number of the last acquisition; the next one must be new.
     fn last_acquisition(&mut self, n: &mut Acquisition);
-    /// The number of a lease, a worker or a name.
+    /// The number of a lease, a worker, a timer, a periodic job or a name.
     fn machine(&mut self, number: &mut u64);
     /// The number of the last lease, worker or name; the next one must be new.
     fn last_machine(&mut self, number: &mut u64);
@@ -50,6 +54,20 @@ pub trait Visitor {
     fn failed_runs(&mut self, count: &mut u32, policy: RestartPolicy);
     /// Attempts of a candidacy that may have been executed, `remembered` of which an answer could still take back.
     fn unresolved(&mut self, count: &mut u32, remembered: u32);
+    /// A tick: its number and its time on the store's clock. The machines compare it with other ticks and with what
+    /// they know of the store's time.
+    fn tick(&mut self, tick: &mut Tick);
+    /// The number of a tick.
+    fn tick_number(&mut self, n: &mut u64);
+    /// The revision of a timer's record. The machines only hand it back.
+    fn revision(&mut self, revision: &mut u64);
+    /// What the store's clock said somewhere between these two instants. From it follows what the clock says now, give
+    /// or take what the clocks drift.
+    fn reading(&mut self, at: &mut Timestamp, emitted: &mut Instant, received: &mut Instant);
+    /// What the store's clock said, in an answer that is under way.
+    fn store_time(&mut self, at: &mut Timestamp);
+    /// How late a tick was when it was delivered. It decides nothing once the run's candidacy was entered.
+    fn late(&mut self, late: &mut Duration);
     /// Who the process is.
     fn identity(&mut self, identity: &mut Identity);
     /// Whether this command may still be answered. If not, the machine forgets it: what nobody answers only takes up
@@ -94,6 +112,46 @@ impl WorkerKey {
     }
 }
 
+impl TimerKey {
+    /// Shows the number of the machine.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self(machine) = self;
+        visitor.machine(machine);
+    }
+}
+
+impl PeriodicKey {
+    /// Shows the number of the machine.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self(machine) = self;
+        visitor.machine(machine);
+    }
+}
+
+impl DueTick {
+    /// Shows the tick, and how late it was.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { tick, late, missed: _, catching_up: _ } = self;
+        visitor.tick(tick);
+        visitor.late(late);
+    }
+}
+
+impl TimerView {
+    /// Shows the numbers and times of a timer's record.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { revision, base, schedule: _, next, last, claimed, unfinished } = self;
+        visitor.revision(revision);
+        visitor.tick(base);
+        if let Some(next) = next {
+            visitor.tick(&mut next.at);
+        }
+        visitor.tick_number(last);
+        visitor.tick_number(claimed);
+        unfinished.iter_mut().for_each(|n| visitor.tick_number(n));
+    }
+}
+
 impl Command {
     /// Shows the numbers and tokens of the command.
     pub fn visit(&mut self, visitor: &mut impl Visitor) {
@@ -114,6 +172,38 @@ impl Command {
                 id.visit(visitor);
                 lease.visit(visitor);
                 visitor.acquisition(n);
+                if let Some(token) = token {
+                    visitor.token(token);
+                }
+            }
+            Self::ReadTimer { id, timer, schedule: _, last, timeout: _ } => {
+                id.visit(visitor);
+                timer.visit(visitor);
+                if let Some(last) = last {
+                    visitor.tick_number(last);
+                }
+            }
+            Self::ChangeTimer { id, timer, revision, change, timeout: _ } => {
+                id.visit(visitor);
+                timer.visit(visitor);
+                visitor.revision(revision);
+                match change {
+                    TimerChange::Stage { at, schedule: _ } => visitor.tick(at),
+                    TimerChange::Rebase { last } => visitor.tick_number(last),
+                }
+            }
+            Self::ClaimTick { id, lease, n, tick, ttl: _, floor, attempts: _, overlap: _, timeout: _ } => {
+                id.visit(visitor);
+                lease.visit(visitor);
+                visitor.acquisition(n);
+                visitor.tick_number(tick);
+                visitor.floor(floor);
+            }
+            Self::FinishTick { id, lease, n, tick, token, end: _, timeout: _ } => {
+                id.visit(visitor);
+                lease.visit(visitor);
+                visitor.acquisition(n);
+                visitor.tick_number(tick);
                 if let Some(token) = token {
                     visitor.token(token);
                 }
@@ -142,6 +232,8 @@ impl Reply {
             Self::Held { token: None, remaining: _ }
             | Self::Renewed
             | Self::Released { others_chosen: _ }
+            | Self::TickTaken
+            | Self::TickOverlaps
             | Self::NotYours
             | Self::Watching
             | Self::Failed(_) => {}
@@ -167,6 +259,8 @@ impl AcquireFailure {
                 visitor.floor(floor);
             }
             Self::Busy
+            | Self::TickTaken
+            | Self::TickOverlaps
             | Self::Unreachable
             | Self::Refused
             | Self::GrantedTooLate

@@ -6,74 +6,95 @@ use core::fmt;
 #[cfg(test)]
 mod tests;
 
-/// The name of a lease: any UTF-8 text of 1 to 255 bytes.
-///
-/// Names are compared byte by byte: upper and lower case, and the composed and decomposed forms of a
-/// letter, are different names. Cloning shares the text.
-///
-/// ```
-/// use tenure_core::LeaseName;
-/// let name = LeaseName::new("nightly-backup")?;
-/// assert_eq!(name.as_str(), "nightly-backup");
-/// assert!(LeaseName::new("").is_err());
-/// # Ok::<(), tenure_core::NameError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseName(Arc<str>);
+/// Makes a type of names; all of them have the same rules.
+macro_rules! name {
+    ($(#[doc = $says:literal])* $name:ident, $what:literal) => {
+        $(#[doc = $says])*
+        ///
+        /// Names are compared byte by byte: upper and lower case, and the composed and decomposed forms of a
+        /// letter, are different names. Cloning shares the text.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
 
-impl LeaseName {
-    /// The longest name, in bytes. The limit comes from NATS, where a longer subject, once encoded, makes
-    /// the server drop the connection.
-    pub const MAX_BYTES: usize = 255;
+        impl $name {
+            /// The longest name, in bytes. The limit comes from NATS, where a longer subject, once encoded, makes
+            /// the server drop the connection.
+            pub const MAX_BYTES: usize = 255;
 
-    /// Checks and keeps a name.
+            /// Checks and keeps a name.
+            ///
+            /// # Errors
+            /// [`NameError`] if the text is empty or longer than 255 bytes.
+            pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
+                let name = name.as_ref();
+                check_length(name, $what, Self::MAX_BYTES)?;
+                Ok(Self(name.into()))
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl TryFrom<&str> for $name {
+            type Error = NameError;
+            fn try_from(name: &str) -> Result<Self, NameError> {
+                Self::new(name)
+            }
+        }
+
+        impl TryFrom<alloc::string::String> for $name {
+            type Error = NameError;
+            fn try_from(name: alloc::string::String) -> Result<Self, NameError> {
+                Self::new(name)
+            }
+        }
+
+        impl TryFrom<&alloc::string::String> for $name {
+            type Error = NameError;
+            fn try_from(name: &alloc::string::String) -> Result<Self, NameError> {
+                Self::new(name)
+            }
+        }
+    };
+}
+
+name! {
+    /// The name of a lease: any UTF-8 text of 1 to 255 bytes.
     ///
-    /// # Errors
-    /// [`NameError`] if the text is empty or longer than 255 bytes.
-    pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
-        let name = name.as_ref();
-        check_length(name, "a lease name", Self::MAX_BYTES)?;
-        Ok(Self(name.into()))
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+    /// ```
+    /// use tenure_core::LeaseName;
+    /// let name = LeaseName::new("nightly-backup")?;
+    /// assert_eq!(name.as_str(), "nightly-backup");
+    /// assert!(LeaseName::new("").is_err());
+    /// # Ok::<(), tenure_core::NameError>(())
+    /// ```
+    LeaseName, "a lease name"
 }
 
-impl fmt::Display for LeaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+name! {
+    /// The name of a timer: any UTF-8 text of 1 to 255 bytes. Timers and leases of one name have nothing to do with
+    /// each other.
+    TimerName, "a timer name"
 }
 
-impl fmt::Debug for LeaseName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl TryFrom<&str> for LeaseName {
-    type Error = NameError;
-    fn try_from(name: &str) -> Result<Self, NameError> {
-        Self::new(name)
-    }
-}
-
-impl TryFrom<alloc::string::String> for LeaseName {
-    type Error = NameError;
-    fn try_from(name: alloc::string::String) -> Result<Self, NameError> {
-        Self::new(name)
-    }
-}
-
-impl TryFrom<&alloc::string::String> for LeaseName {
-    type Error = NameError;
-    fn try_from(name: &alloc::string::String) -> Result<Self, NameError> {
-        Self::new(name)
-    }
+name! {
+    /// The name of a job, whose runs are recorded: any UTF-8 text of 1 to 255 bytes.
+    JobName, "a job name"
 }
 
 /// A name that can't be used.
@@ -278,6 +299,26 @@ pub struct WorkerKey(pub(crate) u64);
 impl fmt::Display for WorkerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "worker {}", self.0)
+    }
+}
+
+/// One timer within one [`Node`](crate::Node). Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimerKey(pub(crate) u64);
+
+impl fmt::Display for TimerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "timer {}", self.0)
+    }
+}
+
+/// One periodic job within one [`Node`](crate::Node). Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeriodicKey(pub(crate) u64);
+
+impl fmt::Display for PeriodicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "periodic {}", self.0)
     }
 }
 

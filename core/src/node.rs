@@ -9,18 +9,25 @@ use alloc::sync::Arc;
 use crate::command::{AcquireFailure, Deadlines, Event, Exit, Misuse, Notice, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, WaitLimit};
-use crate::name::{Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, Token, WorkerKey};
+use crate::name::{
+    Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, PeriodicKey, TimerKey, TimerName, Token,
+    WorkerKey,
+};
 use crate::time::Instant;
 use crate::untracked::Untracked;
 
 #[cfg(feature = "model")]
 mod model;
+mod periodics;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod workers;
 
+use periodics::{Claim, PeriodicEntry};
 use slots::Slot;
+use timers::TimerEntry;
 use workers::WorkerEntry;
 
 /// Counts of what was ignored. They decide nothing.
@@ -61,7 +68,7 @@ pub struct Counters {
 pub struct Node<J> {
     identity: Identity,
     now: Instant,
-    /// The number of the last lease, worker or name.
+    /// The number of the last lease, worker, timer, periodic job or name.
     next_machine: u64,
     /// The number of the last acquisition.
     last_n: Acquisition,
@@ -69,6 +76,8 @@ pub struct Node<J> {
     names: BTreeMap<LeaseName, u64>,
     slots: BTreeMap<u64, Slot>,
     workers: BTreeMap<WorkerKey, WorkerEntry<J>>,
+    timers: BTreeMap<TimerKey, TimerEntry<J>>,
+    periodics: BTreeMap<PeriodicKey, PeriodicEntry>,
     deadlines: BTreeSet<(Instant, Machine)>,
     /// Machines with outputs, each once.
     ready: VecDeque<Machine>,
@@ -84,17 +93,27 @@ pub struct Node<J> {
     counters: Untracked<Counters>,
 }
 
-/// Of two machines that are due at once the lease comes first.
+/// Of machines that are due at once the leases come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Machine {
     Lease(LeaseKey),
     Worker(WorkerKey),
+    Timer(TimerKey),
+}
+
+/// What a lease stands for at the store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// The lease of this name.
+    Slot(u64),
+    /// The claim of a tick of this timer.
+    Claim { claim: Claim, name: TimerName },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Entry<J> {
     lease: Lease<J>,
-    slot: u64,
+    place: Place,
     /// The worker whose run it is for.
     worker: Option<WorkerKey>,
     /// Where it stands among the deadlines.
@@ -114,6 +133,8 @@ impl<J: Jitter> Node<J> {
             last_n: Acquisition(0),
             leases: BTreeMap::new(),
             workers: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            periodics: BTreeMap::new(),
             names: BTreeMap::new(),
             slots: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -159,7 +180,7 @@ impl<J: Jitter> Node<J> {
         let key = LeaseKey(self.next_machine());
         let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
         let impatient = lease.options().wait == WaitLimit::No;
-        self.leases.insert(key, Entry { lease, slot: slot_id, worker, deadline: None, ready: false });
+        self.insert_lease(key, lease, Place::Slot(slot_id), worker);
         if let Some(slot) = self.slots.get_mut(&slot_id) {
             slot.leases += 1;
             slot.candidates.insert(key);
@@ -169,6 +190,10 @@ impl<J: Jitter> Node<J> {
         }
         self.settle(key);
         key
+    }
+
+    fn insert_lease(&mut self, key: LeaseKey, lease: Lease<J>, place: Place, worker: Option<WorkerKey>) {
+        self.leases.insert(key, Entry { lease, place, worker, deadline: None, ready: false });
     }
 
     /// Says that the work under a hold has ended, and gives the lease back; or gives a candidacy up. Harmless
@@ -196,6 +221,7 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
+        self.end_timers();
         self.drain_workers();
         // The last ones first: whoever queues must not come to its turn only because those before it have left.
         let keys: alloc::vec::Vec<_> = self.leases.keys().rev().copied().collect();
@@ -217,6 +243,7 @@ impl<J: Jitter> Node<J> {
         match event {
             Event::Timeout => self.clamp(now),
             Event::Reply { id, reply } => self.reply(now, id, reply)?,
+            Event::TimerRead { id, view, at } => self.timer_read(now, id, view, at)?,
             Event::Hint { name, wake } => {
                 self.clamp(now);
                 if let Some(key) = self.names.get(&name).and_then(|slot| self.slots[slot].active)
@@ -248,6 +275,7 @@ impl<J: Jitter> Node<J> {
                 let output = match machine {
                     Machine::Lease(key) => self.poll_lease(key),
                     Machine::Worker(key) => self.poll_worker(key),
+                    Machine::Timer(key) => self.poll_timer(key),
                 };
                 match output {
                     Some(output) => return output,
@@ -256,6 +284,7 @@ impl<J: Jitter> Node<J> {
             }
             match self.deadlines.first() {
                 Some(&(deadline, Machine::Worker(key))) if deadline <= self.now => self.worker_due(key),
+                Some(&(deadline, Machine::Timer(key))) if deadline <= self.now => self.timer_due(key),
                 Some(&(deadline, Machine::Lease(key))) if deadline <= self.now => {
                     let verdict = self.verdict_before(key);
                     if let Some(entry) = self.leases.get_mut(&key) {
@@ -271,11 +300,11 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// The name of a lease; `None` once [`Notice::Ended`] was polled.
+    /// The name of a lease; `None` for a claim, and once [`Notice::Ended`] was polled.
     #[must_use]
     pub fn name(&self, lease: LeaseKey) -> Option<&LeaseName> {
-        let entry = self.leases.get(&lease)?;
-        self.slots.get(&entry.slot).map(|slot| &slot.name)
+        let slot = self.leases.get(&lease)?.slot()?;
+        self.slots.get(&slot).map(|slot| &slot.name)
     }
 
     /// The text to keep with a lease's record.
@@ -314,10 +343,10 @@ impl<J: Jitter> Node<J> {
         self.counters.0
     }
 
-    /// How many holds, candidacies and workers there are, those included that are about to end.
+    /// How many holds, candidacies, workers, timers and periodic jobs there are, those included that are about to end.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.leases.len() + self.workers.len()
+        self.leases.len() + self.workers.len() + self.timers.len() + self.periodics.len()
     }
 
     /// Whether there are none.
@@ -349,10 +378,7 @@ impl<J: Jitter> Node<J> {
         key: LeaseKey,
         call: impl FnOnce(&mut Lease<J>, Instant),
     ) -> Result<(), Misuse> {
-        if !self.was_made(key.0)
-            || self.slots.contains_key(&key.0)
-            || self.workers.contains_key(&WorkerKey(key.0))
-        {
+        if !self.was_made(key.0) || (self.lives(key.0) && !self.leases.contains_key(&key)) {
             return Err(Misuse::UnknownLease(key));
         }
         self.clamp(now);
@@ -364,8 +390,14 @@ impl<J: Jitter> Node<J> {
     }
 
     fn reply(&mut self, now: Instant, id: CommandId, reply: Reply) -> Result<(), Misuse> {
-        if !self.was_made(id.machine) || self.workers.contains_key(&WorkerKey(id.machine)) {
+        if !self.was_made(id.machine)
+            || self.workers.contains_key(&WorkerKey(id.machine))
+            || self.periodics.contains_key(&PeriodicKey(id.machine))
+        {
             return Err(Misuse::UnknownCommand(id));
+        }
+        if self.timers.contains_key(&TimerKey(id.machine)) {
+            return self.timer_failed(now, id, reply);
         }
         if self.slots.contains_key(&id.machine) {
             return self.watch_reply(now, id, reply);
@@ -377,8 +409,8 @@ impl<J: Jitter> Node<J> {
                 let gone = entry.lease.gone_by(reply);
                 entry.lease.handle(self.now.max(now), Event::Reply { id, reply })?;
                 self.counters.0.stale_replies += entry.lease.stale_replies() - before;
-                let slot = entry.slot;
-                let active = self.slots.get(&slot).and_then(|slot| slot.active);
+                let slot = entry.slot();
+                let active = slot.and_then(|slot| self.slots.get(&slot)).and_then(|slot| slot.active);
                 self.clamp(now);
                 self.settle(key);
                 if let Some(at_once) = gone
@@ -411,6 +443,11 @@ impl<J: Jitter> Node<J> {
             self.ready.pop_front();
         }
         let worker = entry.worker;
+        let claim = if let Place::Claim { claim, .. } = &entry.place { Some(*claim) } else { None };
+        let output = match claim {
+            Some(claim) => output.map(|output| self.as_claim(claim, output)),
+            None => output,
+        };
         if matches!(output, Some(Output::Notice(Notice::Ended { .. }))) {
             self.forget(key);
         }
@@ -427,13 +464,25 @@ impl<J: Jitter> Node<J> {
             self.deadlines.remove(&(deadline, Machine::Lease(key)));
         }
         self.floor = self.floor.max(entry.lease.granted());
-        if let Some(slot) = self.slots.get_mut(&entry.slot) {
+        if let Some(id) = entry.slot()
+            && let Some(slot) = self.slots.get_mut(&id)
+        {
             slot.leases -= 1;
             if slot.leases == 0 {
                 self.names.remove(&slot.name);
-                self.slots.remove(&entry.slot);
-                self.watched.remove(&entry.slot);
+                self.slots.remove(&id);
+                self.watched.remove(&id);
             }
+        }
+    }
+}
+
+impl<J> Entry<J> {
+    /// The slot of the name that it is a lease of; `None` for a claim.
+    fn slot(&self) -> Option<u64> {
+        match &self.place {
+            Place::Slot(slot) => Some(*slot),
+            Place::Claim { .. } => None,
         }
     }
 }

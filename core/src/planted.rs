@@ -63,6 +63,12 @@ bugs! {
     CampaignsBeforeExit,
     /// After a failure a worker rests for ever: it never gets a lease again, and says nothing of it.
     RestsForever,
+    /// A tick is delivered twice.
+    TickTwice,
+    /// A tick is delivered once the high end of the interval in which the store's time lies has reached it.
+    TickEarly,
+    /// The next tick is due a period after the one before was delivered, whatever the schedule says.
+    TickFromNow,
 }
 
 /// Plants a bug into all machines of this process, in place of the one before; `None` takes it out again.

@@ -62,6 +62,54 @@ impl Add<Duration> for Instant {
     }
 }
 
+/// A point in time on a store's wall clock: nanoseconds since the Unix epoch, from the year 1677 to 2262.
+///
+/// Timers live by it; no lease does. It may step in both directions. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The beginning of 1970, UTC.
+    pub const EPOCH: Self = Self(0);
+    /// The end of time, in 2262.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// The time that lies `nanos` nanoseconds after the Unix epoch, before it if that is negative.
+    #[must_use]
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`, zero if `earlier` is not earlier.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        if self.0 <= earlier.0 {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.0.abs_diff(earlier.0))
+    }
+
+    /// The time `duration` before `self`.
+    #[must_use]
+    pub fn saturating_sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub_unsigned(nanos(duration)))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add_unsigned(nanos(duration)))
+    }
+}
+
 /// A relative rate in parts per million: how far a clock may run from true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u32);

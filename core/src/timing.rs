@@ -194,18 +194,24 @@ impl LeaseConfig {
 }
 
 /// `value * numerator / denominator`, rounded down.
-fn scale(value: u64, numerator: u32, denominator: u32) -> u64 {
+pub(crate) fn scale(value: u64, numerator: u32, denominator: u32) -> u64 {
     let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// `value * numerator / denominator`, rounded up.
+pub(crate) fn scale_up(value: u64, numerator: u32, denominator: u32) -> u64 {
+    let scaled = (u128::from(value) * u128::from(numerator)).div_ceil(u128::from(denominator));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 const MILLION: u32 = 1_000_000;
 
-fn above_one(rate: Rate) -> u32 {
+pub(crate) fn above_one(rate: Rate) -> u32 {
     MILLION + rate.ppm()
 }
 
-fn below_one(rate: Rate) -> u32 {
+pub(crate) fn below_one(rate: Rate) -> u32 {
     MILLION - rate.ppm()
 }
 

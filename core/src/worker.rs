@@ -148,6 +148,8 @@ pub(crate) struct Worker<J> {
     key: WorkerKey,
     options: WorkerOptions,
     state: State,
+    /// There is one candidacy, and one run at most.
+    once: bool,
     draining: bool,
     /// Failures in a row.
     failures: u32,
@@ -203,11 +205,21 @@ impl<J: Jitter> Worker<J> {
             key,
             options,
             state: State::Resting(Resting { until: now }),
+            once: false,
             draining: false,
             failures: 0,
             output: VecDeque::new(),
             jitter: Untracked(jitter),
         }
+    }
+
+    /// A worker of one candidacy, whose lease is waited for as the options say.
+    pub(crate) fn once(now: Instant, key: WorkerKey, options: WorkerOptions, jitter: J) -> Self {
+        let wait = options.lease.wait;
+        let mut worker = Self::new(now, key, options, jitter);
+        worker.options.lease.wait = wait;
+        worker.once = true;
+        worker
     }
 
     /// What the next candidacy asks for; `None` while there is one, or none is wanted yet.
@@ -247,8 +259,10 @@ impl<J: Jitter> Worker<J> {
             | AcquireFailure::Unreachable
             | AcquireFailure::Refused
             | AcquireFailure::StoreRegressed { .. }
+            | AcquireFailure::TickTaken
+            | AcquireFailure::TickOverlaps
             | AcquireFailure::GrantedTooLate => {
-                if self.draining {
+                if self.draining || self.once {
                     return self.over();
                 }
                 self.failures = self.failures.saturating_add(1);
@@ -294,6 +308,8 @@ impl<J: Jitter> Worker<J> {
         let (stopped, settled) = match &self.state {
             State::Running(running) if running.lease == lease => (running.stopped, running.settled_at <= now),
             State::Starting(starting) if starting.lease == lease => (false, false),
+            // The lease was held, and the run was still to be claimed.
+            State::Campaigning(campaigning) if self.once && campaigning.lease == lease => (false, false),
             State::Resting(_)
             | State::Campaigning(_)
             | State::Starting(_)
@@ -314,7 +330,7 @@ impl<J: Jitter> Worker<J> {
         if failed {
             self.failures = self.failures.saturating_add(1);
         }
-        if again && !self.draining {
+        if again && !self.draining && !self.once {
             self.rest(now, if failed { self.failures } else { 0 });
         } else {
             self.over();

@@ -132,7 +132,7 @@ fn one_that_fails_in_a_batch_leaves_its_neighbours_alone_and_order_is_kept() {
     for index in [1, 2, 3, 4, 5] {
         let error = outcomes[index].as_ref().unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
-        assert!(error.lease.is_some(), "{error}");
+        assert!(error.lease().is_some(), "{error}");
     }
     assert_eq!(outcomes[6], Ok(Answer::Renew(Renewed::NotYours)));
     assert_eq!(outcomes[7], Ok(Answer::Release(Released::Released { others_chosen: false })));
@@ -165,7 +165,7 @@ fn one_that_breaks_the_transaction_of_a_batch_leaves_its_neighbours_alone() {
     );
     let Ok(Answer::Acquire(Acquired::Granted(a))) = outcomes[0] else { panic!("{outcomes:?}") };
     let error = outcomes[1].as_ref().unwrap_err();
-    assert_eq!(error.lease, Some(name("b")));
+    assert_eq!(error.lease(), Some(&name("b")));
     assert!(error.to_string().contains("it breaks"), "{error}");
     assert_eq!(outcomes[2], Ok(Answer::Renew(Renewed::Renewed)));
     let Ok(Answer::Acquire(Acquired::Granted(c))) = outcomes[3] else { panic!("{outcomes:?}") };

@@ -114,7 +114,7 @@ fn a_process_that_is_frozen_in_a_transaction_makes_others_wait_no_longer_than_th
     assert!(now() - begun >= Duration::from_millis(100), "it waited as long as it might");
     assert_eq!(error.kind, StoreErrorKind::Transient, "nothing was done: {error}");
     assert!(error.to_string().contains("stopped in the middle of a transaction"), "{error}");
-    assert_eq!(error.lease, Some(name("y")));
+    assert_eq!(error.lease(), Some(&name("y")));
     assert_eq!(
         block_on(store.inspect(name("x"))).unwrap().unwrap().holder.token,
         Some(token),

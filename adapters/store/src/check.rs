@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tenure_core::Token;
+use tenure_core::{AnySchedule, TimerChange, Token};
 
-use crate::{Acquire, Limits, Metadata, Operation, Renew, StoreError};
+use crate::{Acquire, Limits, Metadata, Operation, Renew, RunReport, StoreError, TimerAct, TimerRequest};
 
 impl Limits {
     /// Refuses what no store of these limits takes: a TTL out of bounds, metadata that is too long. Adapters
@@ -17,7 +17,40 @@ impl Limits {
             Operation::Acquire(acquire) => self.check_acquire(acquire),
             Operation::Renew(renew) => self.check_renew(renew),
             Operation::Release(_) => Ok(()),
+            Operation::Timer(request) => self.check_timer(request),
         }
+    }
+
+    /// See [`Limits::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_timer(&self, request: &TimerRequest) -> Result<(), StoreError> {
+        let checked = match &request.act {
+            TimerAct::Read { schedule, .. } => check_schedule(schedule),
+            TimerAct::Change { change: TimerChange::Stage { schedule, .. }, .. } => {
+                check_schedule(schedule.text())
+            }
+            TimerAct::Claim(claim) => self.check_ttl(claim.ttl).and_then(|()| claim.metadata.check()),
+            TimerAct::Renew { ttl, .. } => self.check_ttl(*ttl),
+            TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
+        };
+        checked.map_err(|error| error.about(&request.name))
+    }
+
+    /// What every adapter refuses of the report of a run: a TTL out of bounds, a text that is too long.
+    ///
+    /// # Errors
+    /// As in [`Limits::check`].
+    pub fn check_report(&self, report: &RunReport) -> Result<(), StoreError> {
+        let (bytes, most) = (report.text.as_ref().map_or(0, |text| text.len()), RunReport::MAX_TEXT_BYTES);
+        let text = if bytes > most {
+            let message = format!("the text of a run has {bytes} bytes, at most {most} are kept");
+            Err(StoreError::rejected(message))
+        } else {
+            Ok(())
+        };
+        self.check_ttl(report.ttl).and(text).map_err(|error| error.about(&report.job))
     }
 
     /// See [`Limits::check`].
@@ -50,6 +83,15 @@ impl Limits {
         }
         Ok(())
     }
+}
+
+fn check_schedule(text: &str) -> Result<(), StoreError> {
+    let most = AnySchedule::MAX_BYTES;
+    if text.is_empty() || text.len() > most {
+        let message = format!("a schedule has 1 to {most} bytes as text, not {}", text.len());
+        return Err(StoreError::rejected(message));
+    }
+    Ok(())
 }
 
 impl Metadata {

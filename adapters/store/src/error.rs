@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-use tenure_core::{Failure, LeaseName};
+use tenure_core::{Failure, JobName, LeaseName, TimerName};
+
+use crate::Subject;
 
 /// An operation on a store that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind}{}: {message}", OfLease(lease.as_ref()))]
+#[error("{kind}{}: {message}", About(topic.as_ref()))]
 #[non_exhaustive]
 pub struct StoreError {
     /// Who can mend it, and what is known of the operation.
     pub kind: StoreErrorKind,
-    /// The lease that the operation was about, if it was about one.
-    pub lease: Option<LeaseName>,
+    /// What the operation was about, if it was about one thing.
+    pub topic: Option<Topic>,
     /// What happened, in the store's own words where it has some, and what to do. Without secrets.
     pub message: String,
 }
@@ -43,19 +45,63 @@ impl fmt::Display for StoreErrorKind {
     }
 }
 
-struct OfLease<'a>(Option<&'a LeaseName>);
+/// What an operation was about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topic {
+    /// This lease.
+    Lease(LeaseName),
+    /// This timer, or one of its ticks.
+    Timer(TimerName),
+    /// The records of this job.
+    Job(JobName),
+}
 
-impl fmt::Display for OfLease<'_> {
+impl From<&LeaseName> for Topic {
+    fn from(name: &LeaseName) -> Self {
+        Self::Lease(name.clone())
+    }
+}
+
+impl From<&TimerName> for Topic {
+    fn from(name: &TimerName) -> Self {
+        Self::Timer(name.clone())
+    }
+}
+
+impl From<&JobName> for Topic {
+    fn from(name: &JobName) -> Self {
+        Self::Job(name.clone())
+    }
+}
+
+impl From<Subject<'_>> for Topic {
+    fn from(subject: Subject<'_>) -> Self {
+        match subject {
+            Subject::Lease(name) => name.into(),
+            Subject::Timer(name) => name.into(),
+        }
+    }
+}
+
+struct About<'a>(Option<&'a Topic>);
+
+impl fmt::Display for About<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |name| write!(f, " (lease {name:?})"))
+        match self.0 {
+            Some(Topic::Lease(name)) => write!(f, " (lease {name:?})"),
+            Some(Topic::Timer(name)) => write!(f, " (timer {name:?})"),
+            Some(Topic::Job(name)) => write!(f, " (job {name:?})"),
+            None => Ok(()),
+        }
     }
 }
 
 impl StoreError {
-    /// An error of this kind, about no lease in particular.
+    /// An error of this kind, about nothing in particular.
     #[must_use]
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, lease: None, message: message.into() }
+        Self { kind, topic: None, message: message.into() }
     }
 
     /// Nothing was done; time may mend it.
@@ -82,11 +128,20 @@ impl StoreError {
         Self::new(StoreErrorKind::Unsupported, message)
     }
 
-    /// The same error, about this lease.
+    /// The same error, about this lease, timer or job.
     #[must_use]
-    pub fn about(mut self, lease: &LeaseName) -> Self {
-        self.lease = Some(lease.clone());
+    pub fn about(mut self, topic: impl Into<Topic>) -> Self {
+        self.topic = Some(topic.into());
         self
+    }
+
+    /// The lease that the operation was about, if it was about one.
+    #[must_use]
+    pub const fn lease(&self) -> Option<&LeaseName> {
+        match &self.topic {
+            Some(Topic::Lease(name)) => Some(name),
+            Some(Topic::Timer(_) | Topic::Job(_)) | None => None,
+        }
     }
 
     /// What the core needs to know of it.

@@ -112,16 +112,20 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod job;
 mod operation;
 mod replies;
+mod timer;
 mod traits;
 
 pub use check::check_floor;
-pub use error::{StoreError, StoreErrorKind};
+pub use error::{StoreError, StoreErrorKind, Topic};
+pub use job::{JobRecord, RunOutcome, RunRecord, RunReport, RunState};
 pub use operation::{
     Acquire, Acquired, Answer, Eviction, Holder, LeaseRecord, Metadata, Operation, Outcome, Release,
-    Released, Renew, Renewed,
+    Released, Renew, Renewed, Subject,
 };
 pub use replies::Replies;
 pub use tenure_core as core;
+pub use timer::{Claim, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerEntry, TimerRecord, TimerRequest};
 pub use traits::{Hint, Hints, Limits, SimpleStore, Store};

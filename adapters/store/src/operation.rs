@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tenure_core::{LeaseName, Owner, Reply, Token};
+use tenure_core::{CommandId, Event, LeaseName, Owner, Reply, TimerName, Token};
 
-use crate::StoreError;
+use crate::{StoreError, TimerAnswer, TimerRequest};
 
 /// Take a lease if it is free, or confirm it if this very owner has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +64,29 @@ pub enum Operation {
     Renew(Renew),
     /// See [`Release`].
     Release(Release),
+    /// See [`TimerRequest`].
+    Timer(TimerRequest),
+}
+
+/// What an operation is about. Operations on the same subject keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there is nothing else in a store that the core knows of")]
+pub enum Subject<'a> {
+    /// A lease.
+    Lease(&'a LeaseName),
+    /// A timer and its claims.
+    Timer(&'a TimerName),
 }
 
 impl Operation {
-    /// The lease that it is about.
+    /// What it is about.
     #[must_use]
-    pub const fn name(&self) -> &LeaseName {
+    pub const fn subject(&self) -> Subject<'_> {
         match self {
-            Self::Acquire(acquire) => &acquire.name,
-            Self::Renew(renew) => &renew.name,
-            Self::Release(release) => &release.name,
+            Self::Acquire(acquire) => Subject::Lease(&acquire.name),
+            Self::Renew(renew) => Subject::Lease(&renew.name),
+            Self::Release(release) => Subject::Lease(&release.name),
+            Self::Timer(request) => Subject::Timer(&request.name),
         }
     }
 
@@ -84,6 +97,7 @@ impl Operation {
             Self::Acquire(acquire) => acquire.timeout,
             Self::Renew(renew) => renew.timeout,
             Self::Release(release) => release.timeout,
+            Self::Timer(request) => request.timeout,
         }
     }
 }
@@ -97,6 +111,12 @@ impl From<Acquire> for Operation {
 impl From<Renew> for Operation {
     fn from(renew: Renew) -> Self {
         Self::Renew(renew)
+    }
+}
+
+impl From<TimerRequest> for Operation {
+    fn from(request: TimerRequest) -> Self {
+        Self::Timer(request)
     }
 }
 
@@ -149,23 +169,39 @@ pub enum Answer {
     Renew(Renewed),
     /// To [`Operation::Release`].
     Release(Released),
+    /// To [`Operation::Timer`].
+    Timer(TimerAnswer),
 }
 
 impl Answer {
     /// What the core needs to know of it.
     #[must_use]
-    pub fn reply(&self) -> Reply {
-        match self {
-            Self::Acquire(Acquired::Granted(token)) => Reply::Granted { token: *token },
+    pub fn event(&self, id: CommandId) -> Event {
+        let reply = match self {
+            Self::Acquire(Acquired::Granted(token)) | Self::Timer(TimerAnswer::Granted(token)) => {
+                Reply::Granted { token: *token }
+            }
             Self::Acquire(Acquired::Held(holder)) => {
                 Reply::Held { token: holder.token, remaining: holder.remaining }
             }
-            Self::Renew(Renewed::Renewed) => Reply::Renewed,
+            Self::Timer(TimerAnswer::Held { token, remaining }) => {
+                Reply::Held { token: Some(*token), remaining: Some(*remaining) }
+            }
+            Self::Timer(TimerAnswer::Taken) => Reply::TickTaken,
+            Self::Timer(TimerAnswer::Overlaps) => Reply::TickOverlaps,
+            Self::Renew(Renewed::Renewed) | Self::Timer(TimerAnswer::Renewed) => Reply::Renewed,
             Self::Release(Released::Released { others_chosen }) => {
                 Reply::Released { others_chosen: *others_chosen }
             }
-            Self::Renew(Renewed::NotYours) | Self::Release(Released::NotYours) => Reply::NotYours,
-        }
+            Self::Timer(TimerAnswer::Removed) => Reply::Released { others_chosen: false },
+            Self::Renew(Renewed::NotYours)
+            | Self::Release(Released::NotYours)
+            | Self::Timer(TimerAnswer::NotYours) => Reply::NotYours,
+            Self::Timer(TimerAnswer::Read { view, at }) => {
+                return Event::TimerRead { id, view: view.clone(), at: *at };
+            }
+        };
+        Event::Reply { id, reply }
     }
 }
 

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
-use tenure_core::{LeaseName, StoreClock, Wake};
+use tenure_core::{JobName, LeaseName, StoreClock, TimerName, Wake};
 
 use crate::{
-    Acquire, Acquired, Answer, Eviction, LeaseRecord, Operation, Outcome, Release, Released, Renew, Renewed,
-    Replies, StoreError,
+    Acquire, Acquired, Answer, Eviction, JobRecord, LeaseRecord, Operation, Outcome, Release, Released,
+    Renew, Renewed, Replies, RunRecord, RunReport, StoreError, Subject, TimerAnswer, TimerEntry,
+    TimerRequest,
 };
 
 /// What a store can do.
@@ -253,6 +254,51 @@ pub trait SimpleStore: Send + Sync + 'static {
         async move { drop(name) }
     }
 
+    /// Carries out an operation on a timer: loads its record, lets [`TimerRecord::apply`](crate::TimerRecord::apply) act
+    /// on it, and writes it back, all in one atomic step.
+    fn timer(&self, request: TimerRequest) -> impl Future<Output = Result<TimerAnswer, StoreError>> + Send {
+        async move { Err(StoreError::unsupported(format!("this store has no timers: {}", request.name))) }
+    }
+
+    /// At most `most` timers, in the order of their names' bytes, beginning after `after`.
+    fn timers(
+        &self,
+        after: Option<TimerName>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<TimerEntry>, StoreError>> + Send {
+        async move {
+            let _page = (after, most);
+            Err(StoreError::unsupported("this store has no timers"))
+        }
+    }
+
+    /// Keeps what a run of a job reports; see [`RunReport`].
+    fn report(&self, report: RunReport) -> impl Future<Output = Result<(), StoreError>> + Send {
+        async move { Err(StoreError::unsupported(format!("this store keeps no records of jobs: {}", report.job))) }
+    }
+
+    /// At most `most` jobs, in the order of their names' bytes, beginning after `after`.
+    fn jobs(
+        &self,
+        after: Option<JobName>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<JobRecord>, StoreError>> + Send {
+        async move {
+            let _page = (after, most);
+            Err(StoreError::unsupported("this store keeps no records of jobs"))
+        }
+    }
+
+    /// The kept runs of a job, the latest first; none if there is no such job.
+    fn runs(&self, job: JobName) -> impl Future<Output = Result<Vec<RunRecord>, StoreError>> + Send {
+        async move { Err(StoreError::unsupported(format!("this store keeps no records of jobs: {job}"))) }
+    }
+
+    /// Removes all records of a job; tells whether there were any.
+    fn forget_job(&self, job: JobName) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        async move { Err(StoreError::unsupported(format!("this store keeps no records of jobs: {job}"))) }
+    }
+
     /// Ends what the handle has open, before the program ends. Nothing is called after it.
     fn close(&self) -> impl Future<Output = ()> + Send {
         async {}
@@ -301,6 +347,29 @@ pub trait Store: Send + Sync + 'static {
     /// See [`SimpleStore::unwatch`].
     fn unwatch(&self, name: LeaseName) -> impl Future<Output = ()> + Send;
 
+    /// See [`SimpleStore::timers`].
+    fn timers(
+        &self,
+        after: Option<TimerName>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<TimerEntry>, StoreError>> + Send;
+
+    /// See [`SimpleStore::report`].
+    fn report(&self, report: RunReport) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// See [`SimpleStore::jobs`].
+    fn jobs(
+        &self,
+        after: Option<JobName>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<JobRecord>, StoreError>> + Send;
+
+    /// See [`SimpleStore::runs`].
+    fn runs(&self, job: JobName) -> impl Future<Output = Result<Vec<RunRecord>, StoreError>> + Send;
+
+    /// See [`SimpleStore::forget_job`].
+    fn forget_job(&self, job: JobName) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
     /// See [`SimpleStore::close`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
@@ -311,7 +380,7 @@ impl<S: SimpleStore> Store for S {
     }
 
     async fn execute(&self, batch: Vec<Operation>, mut replies: Replies) {
-        let mut waiting = in_order_by_lease(batch).into_iter();
+        let mut waiting = in_order_by_subject(batch).into_iter();
         let mut running: FuturesUnordered<_> =
             waiting.by_ref().take(MOST_AT_ONCE).map(|queue| run_first(self, queue)).collect();
         while let Some(done) = running.next().await {
@@ -348,6 +417,26 @@ impl<S: SimpleStore> Store for S {
         SimpleStore::unwatch(self, name).await;
     }
 
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        SimpleStore::timers(self, after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        SimpleStore::report(self, report).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        SimpleStore::jobs(self, after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        SimpleStore::runs(self, job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        SimpleStore::forget_job(self, job).await
+    }
+
     async fn close(&self) {
         SimpleStore::close(self).await;
     }
@@ -357,15 +446,21 @@ impl<S: SimpleStore> Store for S {
 /// and few enough for a store whose connection or thread is one.
 const MOST_AT_ONCE: usize = 16;
 
-/// The operations on one lease that are still to be done, with their places in the batch.
+/// The operations on one subject that are still to be done, with their places in the batch.
 type Queue = VecDeque<(usize, Operation)>;
 
-/// One queue for each lease, in the order in which the leases first come.
-fn in_order_by_lease(batch: Vec<Operation>) -> Vec<Queue> {
-    let mut places: BTreeMap<LeaseName, usize> = BTreeMap::new();
+/// One queue for each subject, in the order in which the subjects first come.
+fn in_order_by_subject(batch: Vec<Operation>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
-    for (index, operation) in batch.into_iter().enumerate() {
-        let place = *places.entry(operation.name().clone()).or_insert(queues.len());
+    let mut places: BTreeMap<Subject<'_>, usize> = BTreeMap::new();
+    let subjects: Vec<usize> = batch
+        .iter()
+        .map(|operation| {
+            let next = places.len();
+            *places.entry(operation.subject()).or_insert(next)
+        })
+        .collect();
+    for (index, (operation, place)) in batch.into_iter().zip(subjects).enumerate() {
         if place == queues.len() {
             queues.push(Queue::new());
         }
@@ -381,6 +476,7 @@ async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize
         Operation::Acquire(request) => store.acquire(request).await.map(Answer::Acquire),
         Operation::Renew(request) => store.renew(request).await.map(Answer::Renew),
         Operation::Release(request) => store.release(request).await.map(Answer::Release),
+        Operation::Timer(request) => store.timer(request).await.map(Answer::Timer),
     };
     Some((index, outcome, queue))
 }

@@ -179,9 +179,16 @@ impl<J: Jitter> Lease<J> {
             Reply::Granted { token } if wanted => self.grant(attempt, floor, token),
             Reply::Granted { .. } if planted(Bug::LateGrantDropped) => {}
             Reply::Granted { token } => self.unwanted_grant(attempt.n, token),
-            Reply::Held { .. } | Reply::Failed(Failure::NotExecuted | Failure::Refused) if wanted => {
+            Reply::Held { .. }
+            | Reply::TickTaken
+            | Reply::TickOverlaps
+            | Reply::Failed(Failure::NotExecuted | Failure::Refused)
+                if wanted =>
+            {
                 let current = self.campaign_resolved(attempt.sequence);
                 match reply {
+                    Reply::TickTaken => self.fail(AcquireFailure::TickTaken),
+                    Reply::TickOverlaps if current => self.fail(AcquireFailure::TickOverlaps),
                     Reply::Failed(Failure::Refused) => self.fail(AcquireFailure::Refused),
                     Reply::Held { token, remaining } if current || self.is_waiting() => {
                         self.refused(token, remaining);

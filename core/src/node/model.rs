@@ -4,8 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem::take;
 
+use super::periodics::{Claim, PeriodicEntry};
 use super::slots::{Slot, Watch};
-use super::{Entry, Jitter, Machine, Node};
+use super::timers::TimerEntry;
+use super::{Entry, Jitter, Machine, Node, Place};
 use crate::model::Visitor;
 
 impl<J: Jitter> Node<J> {
@@ -18,6 +20,8 @@ impl<J: Jitter> Node<J> {
             last_n,
             leases,
             workers,
+            timers,
+            periodics,
             names,
             slots,
             deadlines,
@@ -48,6 +52,19 @@ impl<J: Jitter> Node<J> {
             key.visit(visitor);
             key
         });
+        rekey(timers, |key, entry| {
+            entry.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
+        rekey(periodics, |key, entry| {
+            let PeriodicEntry { periodic, name: _ } = entry;
+            periodic.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
         rekey(slots, |&number, slot| {
             slot.visit(visitor, number);
             renumbered(visitor, number)
@@ -57,6 +74,7 @@ impl<J: Jitter> Node<J> {
             match &mut machine {
                 Machine::Lease(key) => key.visit(visitor),
                 Machine::Worker(key) => key.visit(visitor),
+                Machine::Timer(key) => key.visit(visitor),
             }
             (at, machine)
         });
@@ -68,11 +86,31 @@ impl<J: Jitter> Node<J> {
 
 impl<J: Jitter> Entry<J> {
     fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { lease, slot, worker, deadline, ready: _ } = self;
+        let Self { lease, place, worker, deadline, ready: _ } = self;
         lease.visit(visitor);
-        visitor.machine(slot);
+        match place {
+            Place::Slot(slot) => visitor.machine(slot),
+            Place::Claim { claim: Claim { periodic, timer, tick, end: _ }, name: _ } => {
+                periodic.visit(visitor);
+                timer.visit(visitor);
+                visitor.tick_number(tick);
+            }
+        }
         if let Some(worker) = worker {
             worker.visit(visitor);
+        }
+        if let Some(deadline) = deadline {
+            visitor.deadline(deadline);
+        }
+    }
+}
+
+impl<J: Jitter> TimerEntry<J> {
+    fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { timer, name: _, periodic, deadline, ready: _ } = self;
+        timer.visit(visitor);
+        if let Some(periodic) = periodic {
+            periodic.visit(visitor);
         }
         if let Some(deadline) = deadline {
             visitor.deadline(deadline);

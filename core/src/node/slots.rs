@@ -64,11 +64,13 @@ impl Slot {
 impl<J: Jitter> Node<J> {
     /// Brings everything that depends on a lease in line with it, after it was touched.
     pub(super) fn settle(&mut self, key: LeaseKey) {
-        let Some(slot) = self.refresh(key) else { return };
-        self.settle_slot(slot);
+        match self.refresh(key) {
+            Some(slot) => self.settle_slot(slot),
+            None => self.settle_claim(key),
+        }
     }
 
-    /// The deadline and the readiness of one lease; returns its slot.
+    /// The deadline and the readiness of one lease; returns its slot, if it has one.
     pub(super) fn refresh(&mut self, key: LeaseKey) -> Option<u64> {
         let entry = self.leases.get_mut(&key)?;
         move_deadline(&mut self.deadlines, Machine::Lease(key), &mut entry.deadline, entry.lease.deadline());
@@ -76,7 +78,8 @@ impl<J: Jitter> Node<J> {
             entry.ready = true;
             self.ready.push_back(Machine::Lease(key));
         }
-        let slot = self.slots.get_mut(&entry.slot)?;
+        let id = entry.slot()?;
+        let slot = self.slots.get_mut(&id)?;
         slot.seen = slot.seen.max(entry.lease.seen());
         if entry.lease.phase() == Phase::Done && slot.candidates.remove(&key) {
             slot.impatient.remove(&key);
@@ -86,7 +89,7 @@ impl<J: Jitter> Node<J> {
                 slot.courtesy = entry.lease.others_chosen();
             }
         }
-        Some(entry.slot)
+        Some(id)
     }
 
     /// Chooses who talks to the store about a name, and whether it is watched.
@@ -172,6 +175,8 @@ impl<J: Jitter> Node<J> {
             | Reply::Held { .. }
             | Reply::Renewed
             | Reply::Released { .. }
+            | Reply::TickTaken
+            | Reply::TickOverlaps
             | Reply::NotYours => {
                 return Err(Misuse::WrongReply { id, reply });
             }
@@ -201,7 +206,7 @@ impl<J: Jitter> Node<J> {
 
     /// What whoever has the turn for this lease's name was told.
     pub(super) fn verdict_before(&self, key: LeaseKey) -> AcquireFailure {
-        let slot = self.leases.get(&key).and_then(|entry| self.slots.get(&entry.slot));
+        let slot = self.leases.get(&key).and_then(super::Entry::slot).and_then(|slot| self.slots.get(&slot));
         let active = slot.and_then(|slot| slot.active).and_then(|active| self.leases.get(&active));
         active.map_or(AcquireFailure::Busy, |entry| entry.lease.verdict())
     }

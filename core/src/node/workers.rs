@@ -4,7 +4,7 @@ use super::{Entry, Machine, Node, move_deadline};
 use crate::command::{Command, Event, Exit, Misuse, Notice, Output, Stop};
 use crate::jitter::Jitter;
 use crate::lease::Lease;
-use crate::name::{LeaseKey, LeaseName, WorkerKey};
+use crate::name::{Acquisition, LeaseKey, LeaseName, PeriodicKey, Token, WorkerKey};
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::worker::{Worker, WorkerOptions};
@@ -12,18 +12,40 @@ use crate::worker::{Worker, WorkerOptions};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkerEntry<J> {
     worker: Worker<J>,
-    name: LeaseName,
+    what: What,
     /// Where it stands among the deadlines.
     deadline: Option<Instant>,
     /// Whether it stands among the ready.
     ready: bool,
 }
 
+/// What a worker is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum What {
+    /// The runs under the lease of this name, one after the other.
+    Lease(LeaseName),
+    /// One run of a periodic job.
+    Run(PeriodicKey),
+}
+
+impl<J> WorkerEntry<J> {
+    /// The job whose run it is.
+    pub(super) fn run(&self) -> Option<PeriodicKey> {
+        match &self.what {
+            What::Lease(_) => None,
+            What::Run(periodic) => Some(*periodic),
+        }
+    }
+}
+
 #[cfg(feature = "model")]
 impl<J: Jitter> WorkerEntry<J> {
     pub(super) fn visit(&mut self, visitor: &mut impl crate::model::Visitor) {
-        let Self { worker, name: _, deadline, ready: _ } = self;
+        let Self { worker, what, deadline, ready: _ } = self;
         worker.visit(visitor);
+        if let What::Run(periodic) = what {
+            periodic.visit(visitor);
+        }
         if let Some(deadline) = deadline {
             visitor.deadline(deadline);
         }
@@ -59,9 +81,18 @@ impl<J: Jitter> Node<J> {
         self.clamp(now);
         let key = WorkerKey(self.next_machine());
         let worker = Worker::new(self.now, key, options, self.jitter.0.fork());
-        self.workers.insert(key, WorkerEntry { worker, name, deadline: None, ready: false });
-        self.settle_worker(key);
+        self.enter_worker(key, worker, What::Lease(name));
         Ok(key)
+    }
+
+    fn enter_worker(&mut self, key: WorkerKey, worker: Worker<J>, what: What) {
+        self.workers.insert(key, WorkerEntry { worker, what, deadline: None, ready: false });
+        self.settle_worker(key);
+    }
+
+    /// A worker for one run of a periodic job; its candidacy is entered by whoever calls this.
+    pub(super) fn enter_run(&mut self, key: WorkerKey, worker: Worker<J>, periodic: PeriodicKey) {
+        self.enter_worker(key, worker, What::Run(periodic));
     }
 
     /// Starts nothing any more for this worker. A workload that runs is told to end in order, within the grace of its
@@ -88,10 +119,13 @@ impl<J: Jitter> Node<J> {
         self.leases.get(&lease)?.worker
     }
 
-    /// The name of a worker's lease; `None` once [`Notice::WorkerEnded`] was polled.
+    /// The name of a worker's lease; `None` for a run of a periodic job, and once [`Notice::WorkerEnded`] was polled.
     #[must_use]
     pub fn worker_name(&self, worker: WorkerKey) -> Option<&LeaseName> {
-        self.workers.get(&worker).map(|entry| &entry.name)
+        match &self.workers.get(&worker)?.what {
+            What::Lease(name) => Some(name),
+            What::Run(_) => None,
+        }
     }
 
     fn end_worker(
@@ -100,10 +134,7 @@ impl<J: Jitter> Node<J> {
         key: WorkerKey,
         end: impl FnOnce(&mut Lease<J>, Instant),
     ) -> Result<(), Misuse> {
-        if !self.was_made(key.0)
-            || self.slots.contains_key(&key.0)
-            || self.leases.contains_key(&LeaseKey(key.0))
-        {
+        if !self.was_made(key.0) || (self.lives(key.0) && !self.workers.contains_key(&key)) {
             return Err(Misuse::UnknownWorker(key));
         }
         self.clamp(now);
@@ -150,17 +181,24 @@ impl<J: Jitter> Node<J> {
     pub(super) fn worker_due(&mut self, key: WorkerKey) {
         let Some(entry) = self.workers.get_mut(&key) else { return };
         entry.worker.timeout(self.now);
-        if let Some(options) = entry.worker.wants(self.now) {
-            let name = entry.name.clone();
+        if let What::Lease(name) = &entry.what
+            && let Some(options) = entry.worker.wants(self.now)
+        {
+            let name = name.clone();
             let lease = self.enter(name, options, Some(key));
-            if let Some(entry) = self.workers.get_mut(&key) {
-                entry.worker.campaigns(lease);
-                if !entry.ready {
-                    // Whose candidacy it is comes before what it says.
-                    entry.ready = true;
-                    self.ready.push_front(Machine::Worker(key));
-                }
-            }
+            self.campaigns(key, lease);
+        }
+        self.settle_worker(key);
+    }
+
+    /// A candidacy was entered for this worker.
+    pub(super) fn campaigns(&mut self, key: WorkerKey, lease: LeaseKey) {
+        let Some(entry) = self.workers.get_mut(&key) else { return };
+        entry.worker.campaigns(lease);
+        if !entry.ready {
+            // Whose candidacy it is comes before what it says.
+            entry.ready = true;
+            self.ready.push_front(Machine::Worker(key));
         }
         self.settle_worker(key);
     }
@@ -177,11 +215,22 @@ impl<J: Jitter> Node<J> {
         if let Some(entry) = self.workers.get_mut(&key) {
             entry.ready = false;
         }
-        if output == Some(Output::Notice(Notice::WorkerEnded { worker: key })) {
-            self.workers.remove(&key);
+        if output == Some(Output::Notice(Notice::WorkerEnded { worker: key }))
+            && let Some(entry) = self.workers.remove(&key)
+            && let Some(periodic) = entry.run()
+        {
+            self.run_over(periodic, key);
         }
         self.settle_worker(key);
         output
+    }
+
+    /// The lease of a run and its claim are held.
+    pub(super) fn worker_acquired(&mut self, key: WorkerKey, lease: LeaseKey, n: Acquisition, token: Token) {
+        if let Some(entry) = self.workers.get_mut(&key) {
+            entry.worker.acquired(lease, n, token);
+            self.settle_worker(key);
+        }
     }
 
     fn worker_output(&mut self, key: WorkerKey) -> Option<Output> {
@@ -200,6 +249,7 @@ impl<J: Jitter> Node<J> {
                 if planted(Bug::StartedTwice) {
                     self.output.push_back(Output::Command(start.clone()));
                 }
+                self.run_started(key);
                 Some(Output::Command(start))
             }
             _ => {
@@ -213,6 +263,7 @@ impl<J: Jitter> Node<J> {
 
     /// What a worker makes of what its lease says.
     pub(super) fn through_worker(&mut self, key: WorkerKey, output: Output) -> Option<Output> {
+        let output = self.through_run(key, output)?;
         let Some(entry) = self.workers.get_mut(&key) else { return Some(output) };
         let worker = &mut entry.worker;
         match &output {
@@ -243,6 +294,9 @@ impl<J: Jitter> Node<J> {
 
     /// Nothing of the work under this hold runs any more.
     pub(super) fn work_ended(&mut self, lease: LeaseKey, exit: Exit) {
+        if let Some(worker) = self.leases.get(&lease).and_then(|entry| entry.worker) {
+            self.run_exited(worker, exit);
+        }
         let Some(Entry { lease: machine, worker, .. }) = self.leases.get_mut(&lease) else { return };
         let worker = *worker;
         // An exit is no misuse for any lease that was ever made, so there is nothing to report.

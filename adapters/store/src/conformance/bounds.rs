@@ -6,7 +6,7 @@ use tenure_core::Token;
 
 use super::Harness;
 use super::candidate::{Candidate, granted, lease, long_ttl, run};
-use crate::{Limits, Metadata, Operation, Store, StoreErrorKind};
+use crate::{Limits, Metadata, Operation, Store, StoreErrorKind, Topic};
 
 /// A TTL below the shortest or above the longest is refused, and nothing is written: a lease is never kept
 /// for another time than was asked for.
@@ -36,7 +36,8 @@ async fn is_rejected(store: &impl Store, operation: impl Into<Operation>) {
     match run(store, operation.clone()).await {
         Err(error) => {
             assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
-            assert_eq!(error.lease.as_ref(), Some(operation.name()), "the error names the lease: {error}");
+            let topic = Topic::from(operation.subject());
+            assert_eq!(error.topic, Some(topic), "the error names the lease: {error}");
         }
         Ok(answer) => panic!("{operation:?} should be refused, but the answer is {answer:?}"),
     }

@@ -155,7 +155,7 @@ fn progress_tells_of_the_holder_and_of_failures() {
             reports.iter().filter(|report| matches!(report, Progress::Retrying { .. })).collect();
         let [Progress::Retrying { error }] = &retrying[..] else { panic!("{reports:?}") };
         assert_eq!(error.kind, StoreErrorKind::Transient);
-        assert_eq!(error.lease, Some(LeaseName::new("a").unwrap()));
+        assert_eq!(error.lease(), Some(&LeaseName::new("a").unwrap()));
     }
     world.plan.heal();
     world.runtime.advance(5 * SECOND);

@@ -1,0 +1,430 @@
+//! The periodic jobs of a node, joined with their timers, claims and workers.
+
+use alloc::vec::Vec;
+
+use super::{Node, Place};
+use crate::command::{AcquireFailure, ClaimEnd, Command, Exit, Misuse, Notice, Output};
+use crate::jitter::Jitter;
+use crate::lease::{Lease, LeaseOptions, Phase};
+use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
+use crate::periodic::{Overlap, Periodic, PeriodicOptions, Run};
+use crate::time::Instant;
+use crate::timer::{DueTick, TickMiss, TimerEnd};
+use crate::worker::{Restart, RestartPolicy, Worker, WorkerOptions};
+
+/// The claim that a lease stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Claim {
+    pub(super) periodic: PeriodicKey,
+    pub(super) timer: TimerKey,
+    pub(super) tick: u64,
+    pub(super) end: ClaimEnd,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PeriodicEntry {
+    pub(super) periodic: Periodic,
+    pub(super) name: TimerName,
+}
+
+impl<J: Jitter> Node<J> {
+    /// Makes a periodic job: from now on its workload is started for each tick that this instance gets, until the job
+    /// is drained. The timer has the job's name, and is shared with all instances that have the job.
+    ///
+    /// # Errors
+    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::OverlapUnderLease`] if runs under one lease are to
+    /// overlap.
+    pub fn start_periodic(
+        &mut self,
+        now: Instant,
+        name: TimerName,
+        options: PeriodicOptions,
+    ) -> Result<PeriodicKey, Misuse> {
+        if self.shutting_down {
+            return Err(Misuse::ShuttingDown);
+        }
+        if options.lease.is_some() && options.overlap == Overlap::Allow {
+            return Err(Misuse::OverlapUnderLease);
+        }
+        self.clamp(now);
+        let key = PeriodicKey(self.next_machine());
+        let timer = self.enter_timer(name.clone(), options.timer.clone(), Some(key));
+        self.periodics.insert(key, PeriodicEntry { periodic: Periodic::new(key, timer, options), name });
+        Ok(key)
+    }
+
+    /// Claims nothing any more for this job. Runs are told to end in order, within the grace of their options.
+    /// [`Notice::PeriodicEnded`] tells when nothing runs. Harmless when repeated.
+    ///
+    /// # Errors
+    /// [`Misuse::UnknownPeriodic`] for a key that this node never made.
+    pub fn drain_periodic(&mut self, now: Instant, periodic: PeriodicKey) -> Result<(), Misuse> {
+        self.end_periodic(now, periodic, Self::drain_worker)
+    }
+
+    /// Like [`Node::drain_periodic`], without a grace: runs are stopped hard at once.
+    ///
+    /// # Errors
+    /// [`Misuse::UnknownPeriodic`] for a key that this node never made.
+    pub fn stop_periodic(&mut self, now: Instant, periodic: PeriodicKey) -> Result<(), Misuse> {
+        self.end_periodic(now, periodic, Self::stop_worker)
+    }
+
+    fn end_periodic(
+        &mut self,
+        now: Instant,
+        key: PeriodicKey,
+        end: impl Fn(&mut Self, Instant, WorkerKey) -> Result<(), Misuse>,
+    ) -> Result<(), Misuse> {
+        if !self.was_made(key.0) || (self.lives(key.0) && !self.periodics.contains_key(&key)) {
+            return Err(Misuse::UnknownPeriodic(key));
+        }
+        self.clamp(now);
+        if let Some(entry) = self.periodics.get_mut(&key) {
+            let (timer, runs) = (entry.periodic.timer, entry.periodic.runs.keys().copied());
+            let runs: Vec<_> = runs.collect();
+            self.end_timer(timer);
+            self.end_job(key, TimerEnd::Stopped);
+            for run in runs {
+                end(self, now, run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a periodic job and of its timer; `None` once [`Notice::PeriodicEnded`] was polled.
+    #[must_use]
+    pub fn periodic_name(&self, periodic: PeriodicKey) -> Option<&TimerName> {
+        self.periodics.get(&periodic).map(|entry| &entry.name)
+    }
+
+    /// The periodic job and the tick that a worker runs; `None` for workers of other kinds, and for one that has
+    /// ended.
+    #[must_use]
+    pub fn run(&self, worker: WorkerKey) -> Option<(PeriodicKey, DueTick)> {
+        let periodic = self.workers.get(&worker)?.run()?;
+        let run = self.periodics.get(&periodic)?.periodic.runs.get(&worker)?;
+        Some((periodic, run.due))
+    }
+
+    /// The timer and the number of the tick that a lease is the claim of; `None` for leases of other kinds.
+    #[must_use]
+    pub fn claim(&self, lease: LeaseKey) -> Option<(&TimerName, u64)> {
+        let Place::Claim { claim, name } = &self.leases.get(&lease)?.place else { return None };
+        Some((name, claim.tick))
+    }
+
+    /// A tick of the job is due here.
+    pub(super) fn job_ticked(&mut self, key: PeriodicKey, due: DueTick) {
+        let Some(entry) = self.periodics.get_mut(&key) else { return };
+        let dropped = entry.periodic.ticked(due);
+        self.output.extend(dropped.into_iter().map(Output::Notice));
+        if entry.periodic.gives_way() && entry.periodic.may_claim() {
+            self.give_way(key);
+        }
+        self.claim_next(key);
+    }
+
+    /// Candidates that still don't know whether they have their tick make room for a later one.
+    fn give_way(&mut self, key: PeriodicKey) {
+        let Some(entry) = self.periodics.get(&key) else { return };
+        let stays = entry.periodic.watches();
+        let waiting = |run: &Run| {
+            let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
+            let phase = candidate.map(|candidate| candidate.lease.phase());
+            phase == Some(Phase::Waiting(AcquireFailure::Busy))
+        };
+        let gives_way = |run: &Run| !run.started && !(stays && (run.watched || waiting(run)));
+        let runs = entry.periodic.runs.iter().filter(|(_, run)| gives_way(run));
+        let superseded: Vec<_> = runs.map(|(worker, run)| (*worker, run.due.tick.n)).collect();
+        for (worker, _) in superseded {
+            if let Some(run) = self.run_mut(worker) {
+                run.refused = Some(TickMiss::Superseded);
+            }
+            let _known = self.drain_worker(self.now, worker);
+        }
+    }
+
+    /// Claims what may be claimed now.
+    fn claim_next(&mut self, key: PeriodicKey) {
+        loop {
+            let Some(entry) = self.periodics.get_mut(&key) else { return };
+            let undecided = |run: &Run| {
+                let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
+                let phase = candidate.map(|candidate| candidate.lease.phase());
+                !run.started && !run.watched && phase != Some(Phase::Waiting(AcquireFailure::Busy))
+            };
+            let decides = entry.periodic.runs.values().any(undecided);
+            if !entry.periodic.may_claim() || (decides && entry.periodic.options.overlap != Overlap::Allow) {
+                return;
+            }
+            let Some(due) = entry.periodic.next() else { return };
+            self.begin_run(key, due, false);
+        }
+    }
+
+    /// Ticks that others have claimed and not finished, where they may be tried again.
+    pub(super) fn watch_unfinished(&mut self, key: PeriodicKey) {
+        let Some(entry) = self.periodics.get(&key) else { return };
+        if !entry.periodic.watches() || entry.periodic.is_ending() {
+            return;
+        }
+        let Some(timer) = self.timers.get(&entry.periodic.timer) else { return };
+        let ticks = timer.timer.unfinished();
+        let unseen = ticks.into_iter().filter(|due| !entry.periodic.has(due.tick.n));
+        let room = PeriodicOptions::MOST_RUNS.saturating_sub(entry.periodic.runs.len());
+        for due in unseen.take(room).collect::<Vec<_>>() {
+            if self.periodics.get(&key).is_some_and(|entry| entry.periodic.run_options(&due).is_some()) {
+                self.begin_run(key, due, true);
+            }
+        }
+    }
+
+    /// Enters the candidacy under which the tick is to be run.
+    fn begin_run(&mut self, key: PeriodicKey, due: DueTick, watched: bool) {
+        let Some(entry) = self.periodics.get(&key) else { return };
+        let Some(options) = entry.periodic.run_options(&due) else {
+            let skipped = entry.periodic.skipped(due.tick.n, TickMiss::TooLate);
+            return self.output.push_back(Output::Notice(skipped));
+        };
+        let lease_name = entry.periodic.options.lease.clone();
+        let worker = WorkerKey(self.next_machine());
+        let mut worker_options = WorkerOptions::new(options.clone());
+        worker_options.restart = RestartPolicy::new(Restart::Never);
+        let machine = Worker::once(self.now, worker, worker_options, self.jitter.0.fork());
+        self.enter_run(worker, machine, key);
+        let lease = match lease_name {
+            Some(name) => self.enter(name, options, Some(worker)),
+            None => self.enter_claim(key, due.tick.n, options, worker),
+        };
+        let run = Run {
+            due,
+            lease,
+            claim: None,
+            started: false,
+            watched,
+            end: ClaimEnd::NotStarted,
+            refused: None,
+        };
+        if let Some(entry) = self.periodics.get_mut(&key) {
+            entry.periodic.runs.insert(worker, run);
+        }
+        self.campaigns(worker, lease);
+    }
+
+    fn enter_claim(
+        &mut self,
+        periodic: PeriodicKey,
+        tick: u64,
+        options: LeaseOptions,
+        worker: WorkerKey,
+    ) -> LeaseKey {
+        let key = LeaseKey(self.next_machine());
+        let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
+        if let Some(entry) = self.periodics.get(&periodic) {
+            let claim = Claim { periodic, timer: entry.periodic.timer, tick, end: ClaimEnd::NotStarted };
+            let place = Place::Claim { claim, name: entry.name.clone() };
+            self.insert_lease(key, lease, place, Some(worker));
+        }
+        self.settle(key);
+        key
+    }
+
+    /// Begins the campaign of a claim that is at rest.
+    pub(super) fn settle_claim(&mut self, key: LeaseKey) {
+        let Some(entry) = self.leases.get_mut(&key) else { return };
+        let Place::Claim { claim, .. } = &entry.place else { return };
+        if entry.lease.phase() != Phase::Idle {
+            return;
+        }
+        let own = self.periodics.get(&claim.periodic).map(|entry| entry.periodic.floor);
+        self.last_n.0 += 1;
+        entry.lease.campaign(self.now, self.last_n, self.floor.max(own.unwrap_or_default()), false);
+        self.refresh(key);
+    }
+
+    /// What the lease of a claim says to the store, in the terms of claims.
+    pub(super) fn as_claim(&self, claim: Claim, output: Output) -> Output {
+        let Claim { periodic, tick, end, .. } = claim;
+        match output {
+            Output::Command(Command::Acquire { id, lease, n, ttl, floor, wait: _, timeout }) => {
+                let job = self.periodics.get(&periodic).map(|entry| &entry.periodic);
+                let due = job.and_then(|job| job.runs.values().find(|run| run.due.tick.n == tick));
+                let overlap = job.zip(due).map_or(Overlap::Skip, |(job, run)| job.overlap(&run.due));
+                let attempts = job.map_or(1, |job| job.options.attempts);
+                Output::Command(Command::ClaimTick {
+                    id,
+                    lease,
+                    n,
+                    tick,
+                    ttl,
+                    floor,
+                    attempts,
+                    overlap,
+                    timeout,
+                })
+            }
+            Output::Command(Command::Release { id, lease, n, token, timeout }) => {
+                Output::Command(Command::FinishTick { id, lease, n, tick, token, end, timeout })
+            }
+            output => output,
+        }
+    }
+
+    fn run_mut(&mut self, worker: WorkerKey) -> Option<&mut Run> {
+        let periodic = self.workers.get(&worker)?.run()?;
+        self.periodics.get_mut(&periodic)?.periodic.runs.get_mut(&worker)
+    }
+
+    /// What a run makes of what its lease or claim says, before its worker hears it; `None` if that is all.
+    pub(super) fn through_run(&mut self, worker: WorkerKey, output: Output) -> Option<Output> {
+        let Some(periodic) = self.workers.get(&worker).and_then(|entry| entry.run()) else {
+            return Some(output);
+        };
+        let Some(run) = self.run_mut(worker) else { return Some(output) };
+        let (lease, claim, tick) = (run.lease, run.claim, run.due.tick.n);
+        match &output {
+            Output::Notice(Notice::Acquired { lease: acquired, token, .. }) => {
+                let token = *token;
+                if Some(*acquired) == claim {
+                    self.claimed(worker, lease);
+                    return None;
+                }
+                let job = self.periodics.get_mut(&periodic)?;
+                if job.periodic.options.lease.is_some() {
+                    // The run starts once the tick is claimed, too.
+                    let mut options = job.periodic.options.run.clone();
+                    options.wait = crate::lease::WaitLimit::Forever;
+                    let claim = self.enter_claim(periodic, tick, options, worker);
+                    if let Some(run) = self.run_mut(worker) {
+                        run.claim = Some(claim);
+                    }
+                    self.output.push_back(output);
+                    return None;
+                }
+                job.periodic.floor = job.periodic.floor.max(token);
+            }
+            Output::Notice(Notice::Failed { why, .. }) => {
+                let why = *why;
+                let miss = self.periodics.get(&periodic).and_then(|entry| entry.periodic.miss(why));
+                let claims = claim.is_some();
+                let run = self.run_mut(worker)?;
+                run.refused = run.refused.or(miss);
+                if claims {
+                    // The tick is not to be had: the lease goes back.
+                    self.work_ended(lease, Exit::NotStarted);
+                    return None;
+                }
+            }
+            Output::Notice(_)
+            | Output::Command(Command::DrainWorkload { .. } | Command::StopWorkload { .. })
+                if claim.is_some() && output_lease(&output) == claim =>
+            {
+                // Under a lease the run is that lease's affair.
+                return None;
+            }
+            _ => {}
+        }
+        Some(output)
+    }
+
+    /// The claim beside a lease was granted: the run may start, if the lease is still held.
+    fn claimed(&mut self, worker: WorkerKey, lease: LeaseKey) {
+        let held = self.leases.get(&lease).and_then(|entry| entry.lease.held());
+        match held {
+            Some((n, token)) => self.worker_acquired(worker, lease, n, token),
+            None => self.work_ended(lease, Exit::NotStarted),
+        }
+    }
+
+    /// Whether a worker's start has left, or what became of it.
+    pub(super) fn run_started(&mut self, worker: WorkerKey) {
+        let Some(run) = self.run_mut(worker) else { return };
+        run.started = true;
+    }
+
+    /// How the tick's claim is to be ended.
+    pub(super) fn run_exited(&mut self, worker: WorkerKey, exit: Exit) {
+        let Some(run) = self.run_mut(worker) else { return };
+        if run.started {
+            run.end = match exit {
+                Exit::Completed | Exit::Failed => ClaimEnd::Finished,
+                Exit::Stopped => ClaimEnd::Interrupted,
+                Exit::NotStarted => ClaimEnd::NotStarted,
+            };
+        }
+        let (end, claim) = (run.end, run.claim.unwrap_or(run.lease));
+        if let Some(entry) = self.leases.get_mut(&claim)
+            && let Place::Claim { claim, .. } = &mut entry.place
+        {
+            claim.end = end;
+        }
+    }
+
+    /// A worker of one run has ended.
+    pub(super) fn run_over(&mut self, periodic: PeriodicKey, worker: WorkerKey) {
+        let Some(entry) = self.periodics.get_mut(&periodic) else { return };
+        let Some(run) = entry.periodic.runs.remove(&worker) else { return };
+        if let Some(why) = run.refused
+            && !run.started
+            && !entry.periodic.is_ending()
+        {
+            let skipped = entry.periodic.skipped(run.due.tick.n, why);
+            self.output.push_back(Output::Notice(skipped));
+        }
+        if let Some(claim) = run.claim
+            && let Some(entry) = self.leases.get_mut(&claim)
+        {
+            entry.lease.end(self.now);
+            self.settle(claim);
+        }
+        self.claim_next(periodic);
+        self.job_over(periodic);
+    }
+
+    /// Claims nothing any more for this job.
+    pub(super) fn end_job(&mut self, key: PeriodicKey, why: TimerEnd) {
+        let Some(entry) = self.periodics.get_mut(&key) else { return };
+        entry.periodic.end(why);
+        self.job_over(key);
+    }
+
+    fn job_over(&mut self, key: PeriodicKey) {
+        let over = self.periodics.get(&key).and_then(|entry| entry.periodic.over());
+        if let Some(why) = over {
+            self.periodics.remove(&key);
+            self.output.push_back(Output::Notice(Notice::PeriodicEnded { periodic: key, why }));
+        }
+    }
+
+    /// Ends all jobs and timers; their runs are drained by whoever calls this.
+    pub(super) fn end_timers(&mut self) {
+        let timers: Vec<_> = self.timers.keys().copied().collect();
+        for timer in timers {
+            self.end_timer(timer);
+        }
+        let jobs: Vec<_> = self.periodics.keys().copied().collect();
+        for job in jobs {
+            self.end_job(job, TimerEnd::Stopped);
+        }
+    }
+
+    /// Whether anything with this number is there now.
+    pub(super) fn lives(&self, machine: u64) -> bool {
+        self.leases.contains_key(&LeaseKey(machine))
+            || self.workers.contains_key(&WorkerKey(machine))
+            || self.slots.contains_key(&machine)
+            || self.timers.contains_key(&TimerKey(machine))
+            || self.periodics.contains_key(&PeriodicKey(machine))
+    }
+}
+
+fn output_lease(output: &Output) -> Option<LeaseKey> {
+    match output {
+        Output::Notice(notice) => notice.lease(),
+        Output::Command(Command::DrainWorkload { lease, .. } | Command::StopWorkload { lease, .. }) => {
+            Some(*lease)
+        }
+        Output::Command(_) | Output::Wait(_) => None,
+    }
+}

@@ -1,0 +1,233 @@
+//! A periodic job: each tick of a timer is run on one instance of the fleet.
+//!
+//! ```text
+//!   tick due --> pending --> claiming --> running --> over
+//!                   |           |  ^ again, if the claimant dies and attempts are left
+//!                   |           '--'
+//!                   '-----> skipped: too late, superseded, overlapping
+//! ```
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | a tick is due | it is claimed: the store grants each number to one claimant, and none below the last |
+//! | the claim is granted | the run starts under it; it is renewed, and fences the run, as a lease does |
+//! | the claim is refused | somebody else has the tick; where it may be tried again, this instance waits to see it finished |
+//! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
+//! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first |
+//! | the run ends | the tick is finished, or left to another attempt if the run was stopped |
+//! | drained | nothing is claimed any more; over once nothing runs |
+//!
+//! Each run is a worker of one run (`worker.rs`), whose lease is the claim of its tick. With a lease of a name, that is
+//! acquired first, and the run starts under it; the claim then only sees to it that no tick is run twice.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::command::{AcquireFailure, ClaimEnd, Notice};
+use crate::lease::{LeaseOptions, WaitLimit};
+use crate::name::{LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::timer::{DueTick, Missed, TickMiss, TimerEnd, TimerOptions};
+
+#[cfg(feature = "model")]
+mod model;
+#[cfg(test)]
+mod tests;
+
+/// What becomes of a tick that is due while a run of the job is going on, on whatever instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a store must carry out every one")]
+pub enum Overlap {
+    /// It is not run.
+    #[default]
+    Skip,
+    /// It waits until the run has ended; of several the latest, or as many as the timer catches up.
+    Queue,
+    /// It runs beside it, at most [`PeriodicOptions::MOST_RUNS`] in the whole fleet.
+    Allow,
+}
+
+/// What a periodic job does, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PeriodicOptions {
+    /// When it runs.
+    pub timer: TimerOptions,
+    /// The timing of each run's claim, its grace and its text. How long to wait follows from the timer's limit of
+    /// lateness, whatever stands here.
+    pub run: LeaseOptions,
+    /// A lease under which the runs are to be, beside whatever else uses it.
+    pub lease: Option<LeaseName>,
+    /// What becomes of a tick while a run is going on.
+    pub overlap: Overlap,
+    /// How many runs of one tick may be begun at most. With one, a run whose process dies is not repeated: at most
+    /// once. With more it is, elsewhere, as long as attempts are left: at least once, so work must bear being repeated.
+    pub attempts: u32,
+}
+
+impl PeriodicOptions {
+    /// The most claims that a timer has at a time. Its record stays small on every store.
+    pub const MOST_RUNS: usize = 16;
+
+    /// Claims each tick, at most once, without overlap.
+    #[must_use]
+    pub const fn new(timer: TimerOptions, run: LeaseOptions) -> Self {
+        Self { timer, run, lease: None, overlap: Overlap::Skip, attempts: 1 }
+    }
+}
+
+/// The machine of one periodic job. The node joins it with its timer and the workers of its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Periodic {
+    pub(crate) key: PeriodicKey,
+    pub(crate) timer: TimerKey,
+    pub(crate) options: PeriodicOptions,
+    pending: VecDeque<DueTick>,
+    pub(crate) runs: BTreeMap<WorkerKey, Run>,
+    /// Above every token of a claim that was granted here.
+    pub(crate) floor: Token,
+    /// Why nothing is claimed any more.
+    ending: Option<TimerEnd>,
+}
+
+/// A tick that is claimed, to be claimed, or run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    pub(crate) due: DueTick,
+    /// Under which it runs.
+    pub(crate) lease: LeaseKey,
+    /// The claim beside it, if that is a lease of a name.
+    pub(crate) claim: Option<LeaseKey>,
+    /// The workload was told to start.
+    pub(crate) started: bool,
+    /// It was claimed elsewhere, and is watched until it is finished.
+    pub(crate) watched: bool,
+    /// What became of it.
+    pub(crate) end: ClaimEnd,
+    /// Why it was not claimed.
+    pub(crate) refused: Option<TickMiss>,
+}
+
+/// Options take no part in it: they don't change.
+impl PartialEq for Periodic {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Periodic {}
+
+impl core::hash::Hash for Periodic {
+    fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
+        self.parts().hash(hasher);
+    }
+}
+
+impl Periodic {
+    fn parts(&self) -> impl PartialEq + core::hash::Hash + '_ {
+        let Self { key, timer, options: _, pending, runs, floor, ending } = self;
+        (key, timer, pending, runs, floor, ending)
+    }
+
+    pub(crate) fn new(key: PeriodicKey, timer: TimerKey, options: PeriodicOptions) -> Self {
+        let (pending, runs) = (VecDeque::new(), BTreeMap::new());
+        Self { key, timer, options, pending, runs, floor: Token::ZERO, ending: None }
+    }
+
+    /// A tick is due; returns those that are dropped for it, or itself, and why.
+    pub(crate) fn ticked(&mut self, due: DueTick) -> Vec<Notice> {
+        if self.ending.is_some() {
+            return Vec::new();
+        }
+        let working = self.runs.values().any(|run| run.started);
+        if self.overlap(&due) == Overlap::Skip && working {
+            return Vec::from([self.skipped(due.tick.n, TickMiss::Overlap)]);
+        }
+        let room = match self.options.timer.missed {
+            Missed::Skip => 0,
+            Missed::CatchUp { at_most } => at_most.clamp(1, Missed::MOST) as usize - 1,
+        };
+        let dropped = self.pending.len().saturating_sub(room);
+        let dropped: Vec<_> = self.pending.drain(..dropped).collect();
+        self.pending.push_back(due);
+        dropped.iter().map(|due| self.skipped(due.tick.n, TickMiss::Superseded)).collect()
+    }
+
+    /// Whether a tick waits to be claimed, and nothing that was begun already has to come before it.
+    pub(crate) fn may_claim(&self) -> bool {
+        let full = self.runs.len() >= PeriodicOptions::MOST_RUNS;
+        let working = self.runs.values().any(|run| run.started);
+        !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !working)
+    }
+
+    /// The candidates that a new tick takes the place of, unless they wait for an answer of which the node knows.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.options.timer.missed == Missed::Skip
+    }
+
+    /// Whether a candidate that was told to wait stays, though a later tick is due.
+    pub(crate) fn watches(&self) -> bool {
+        self.options.attempts > 1
+    }
+
+    pub(crate) fn next(&mut self) -> Option<DueTick> {
+        self.pending.pop_front()
+    }
+
+    /// Whether this tick is here already.
+    pub(crate) fn has(&self, n: u64) -> bool {
+        self.runs.values().any(|run| run.due.tick.n == n) || self.pending.iter().any(|due| due.tick.n == n)
+    }
+
+    /// What the lease of this tick's run asks for; `None` if it is too late for it.
+    pub(crate) fn run_options(&self, due: &DueTick) -> Option<LeaseOptions> {
+        let mut options = self.options.run.clone();
+        options.wait = match self.options.timer.late_limit {
+            Some(limit) => WaitLimit::AtMost(limit.checked_sub(due.late)?),
+            None => WaitLimit::Forever,
+        };
+        if self.options.lease.is_some() && self.overlap(due) == Overlap::Skip {
+            options.wait = WaitLimit::No;
+        }
+        Some(options)
+    }
+
+    /// What becomes of this tick while a run is going on: those that are made up for come one after the other.
+    pub(crate) fn overlap(&self, due: &DueTick) -> Overlap {
+        match self.options.overlap {
+            Overlap::Skip if due.catching_up => Overlap::Queue,
+            overlap => overlap,
+        }
+    }
+
+    /// Why a tick is not run here, if nobody else is known to have it.
+    pub(crate) fn miss(&self, why: AcquireFailure) -> Option<TickMiss> {
+        match why {
+            AcquireFailure::TickTaken | AcquireFailure::GivenUp | AcquireFailure::ShuttingDown => None,
+            AcquireFailure::TickOverlaps => Some(TickMiss::Overlap),
+            AcquireFailure::Busy if self.options.lease.is_some() => Some(TickMiss::Overlap),
+            AcquireFailure::Busy | AcquireFailure::Unreachable | AcquireFailure::GrantedTooLate => {
+                Some(TickMiss::TooLate)
+            }
+            AcquireFailure::Refused | AcquireFailure::StoreRegressed { .. } => Some(TickMiss::Refused),
+        }
+    }
+
+    pub(crate) fn skipped(&self, tick: u64, why: TickMiss) -> Notice {
+        Notice::TickSkipped { periodic: self.key, tick, why }
+    }
+
+    /// Claims nothing any more.
+    pub(crate) fn end(&mut self, why: TimerEnd) {
+        self.ending.get_or_insert(why);
+        self.pending.clear();
+    }
+
+    /// Why it is over, once nothing runs.
+    pub(crate) fn over(&self) -> Option<TimerEnd> {
+        self.ending.filter(|_| self.runs.is_empty())
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+}

@@ -1,0 +1,36 @@
+//! What a search of the state space sees of a periodic job.
+
+use alloc::collections::BTreeMap;
+use core::mem::take;
+
+use super::{Periodic, Run};
+use crate::model::Visitor;
+
+impl Periodic {
+    pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { key, timer, options: _, pending, runs, floor, ending: _ } = self;
+        key.visit(visitor);
+        timer.visit(visitor);
+        pending.iter_mut().for_each(|due| due.visit(visitor));
+        *runs = take(runs)
+            .into_iter()
+            .map(|(mut worker, mut run)| {
+                worker.visit(visitor);
+                run.visit(visitor);
+                (worker, run)
+            })
+            .collect::<BTreeMap<_, _>>();
+        visitor.floor(floor);
+    }
+}
+
+impl Run {
+    fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { due, lease, claim, started: _, watched: _, end: _, refused: _ } = self;
+        due.visit(visitor);
+        lease.visit(visitor);
+        if let Some(claim) = claim {
+            claim.visit(visitor);
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! One shared schedule, seen from one instance: which tick is due when.
+//!
+//! ```text
+//!                  read                       refused
+//!   Registering --------> Ticking    Registering -----> Over
+//!                          |   ^
+//!        the schedule can't|   | read
+//!           be read here   v   |
+//!                        Unreadable
+//! ```
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | the store's record was read | from now on the store's time is known as an interval, which widens as the clocks may drift |
+//! | the low end of the interval reaches a tick | the tick is delivered: never early, each number at most once, in order |
+//! | several ticks have come since | by the policy: the latest, or the last few; the number of the others is told |
+//! | the interval would be too wide at the next tick | the store is asked again after 98 % of the wait |
+//! | the store's clock stands before the last tick | a schedule that counts is based anew: time now, number as it was |
+//! | the schedule differs from the one of the registration | proposed once, for the next tick; later the store's is followed |
+//! | a request fails | again after backoff; ticks go on by what is known |
+//!
+//! Numbers come from the store's time, not from counting, so nothing drifts. An instance begins after the last tick
+//! that the fleet is known to have had.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::command::{Command, Failure, Misuse, Notice, Output};
+use crate::jitter::{Jitter, up_to};
+use crate::name::{CommandId, TimerKey};
+use crate::planted::{Bug, planted};
+use crate::schedule::{AnySchedule, Tick};
+use crate::time::{Instant, Rate, Timestamp, nanos};
+use crate::timing::{StoreClock, above_one, below_one, scale, scale_up};
+use crate::untracked::Untracked;
+
+#[cfg(feature = "model")]
+mod model;
+mod reading;
+#[cfg(test)]
+mod tests;
+
+use reading::{Known, Reading};
+
+/// The longest time between two looks at the store's record: a step of its clock is noticed by then.
+const LONGEST_SILENCE: Duration = Duration::from_secs(600);
+/// The first delay after a failed request; it doubles up to [`LONGEST_BACKOFF`].
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The longest delay after failed requests.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// How long to wait before looking again at a schedule that can't be read.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
+
+/// A timer's record, as the store tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
+pub struct TimerView {
+    /// Changes whenever the schedule does: its text, its base, or what is to follow.
+    pub revision: u64,
+    /// From where ticks are counted.
+    pub base: Tick,
+    /// The schedule as text.
+    pub schedule: Arc<str>,
+    /// What is to follow, and from which tick on, the last one of the old schedule.
+    pub next: Option<NextSchedule>,
+    /// The last tick that some instance is known to have come to.
+    pub last: u64,
+    /// The last tick that was claimed, or passed over because another one's run was going on.
+    pub claimed: u64,
+    /// The claimed ticks that were not finished, oldest first.
+    pub unfinished: Vec<u64>,
+}
+
+/// A schedule that takes effect at a tick.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
+pub struct NextSchedule {
+    /// The tick of the old schedule that becomes the base of the new one.
+    pub at: Tick,
+    /// The new schedule as text.
+    pub schedule: Arc<str>,
+}
+
+/// A change of a timer's record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a store must carry out every one")]
+pub enum TimerChange {
+    /// From this tick on another schedule counts. It takes the place of one that was to follow.
+    Stage {
+        /// The tick that becomes its base.
+        at: Tick,
+        /// The schedule.
+        schedule: AnySchedule,
+    },
+    /// The clock has stepped back: count from now on, beginning after this number (or the record's last, if that is
+    /// higher).
+    Rebase {
+        /// The last tick that this instance knows of.
+        last: u64,
+    },
+}
+
+/// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there are no other policies")]
+pub enum Missed {
+    /// The latest is delivered, with the number of those before it.
+    #[default]
+    Skip,
+    /// The latest ones are delivered, in order, with the number of those before them.
+    CatchUp {
+        /// At most so many at once; one at least.
+        at_most: u32,
+    },
+}
+
+impl Missed {
+    /// More than this at once is a mistake.
+    pub const MOST: u32 = 1000;
+
+    fn at_once(self) -> u32 {
+        match self {
+            Self::Skip => 1,
+            Self::CatchUp { at_most } => at_most.clamp(1, Self::MOST),
+        }
+    }
+}
+
+/// What a timer is asked for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimerOptions {
+    /// When ticks are due. It is proposed to the store once, when the timer is registered; later the store's counts.
+    pub schedule: AnySchedule,
+    /// What becomes of ticks that came while nobody could deliver them.
+    pub missed: Missed,
+    /// A tick that would be delivered later than this is not delivered, only told of. `None`: no limit.
+    pub late_limit: Option<Duration>,
+    /// What the store's clock is like.
+    pub clock: StoreClock,
+    /// How far this machine's clock may run from true time.
+    pub drift: Rate,
+    /// How long one request may take before it counts as failed.
+    pub timeout: Duration,
+    /// Reads the text of a schedule that another instance has registered.
+    pub parse: fn(&str) -> Option<AnySchedule>,
+}
+
+impl TimerOptions {
+    /// Skips what was missed, has no limit of lateness, assumes default clocks.
+    #[must_use]
+    pub fn new(schedule: impl Into<AnySchedule>) -> Self {
+        Self {
+            schedule: schedule.into(),
+            missed: Missed::Skip,
+            late_limit: None,
+            clock: StoreClock::default(),
+            drift: Rate::ONE_PERCENT,
+            timeout: Duration::from_secs(2),
+            parse: AnySchedule::parse,
+        }
+    }
+}
+
+/// A tick that is due now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DueTick {
+    /// Its number and time.
+    pub tick: Tick,
+    /// How much later it is at least, by the store's clock.
+    pub late: Duration,
+    /// How many ticks before it were missed, and are not delivered.
+    pub missed: u64,
+    /// Whether it is one of several that are delivered late, in order.
+    pub catching_up: bool,
+}
+
+/// Why a timer has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimerEnd {
+    /// It was stopped.
+    Stopped,
+    /// The store refused its registration, and will again.
+    Refused,
+}
+
+/// Why ticks are not run here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TickMiss {
+    /// Later than the limit of lateness.
+    TooLate,
+    /// A later one came before it could be claimed.
+    Superseded,
+    /// A run of the same job was still going on.
+    Overlap,
+    /// The store refused the claim, and will again.
+    Refused,
+}
+
+/// The machine of one timer; its states and transitions stand at the head of its source file.
+#[derive(Clone, Debug)]
+pub(crate) struct Timer<J> {
+    key: TimerKey,
+    options: TimerOptions,
+    state: State,
+    /// Whether its schedule was proposed, or found in place.
+    registered: bool,
+    /// The ticks up to here were delivered, or passed over.
+    position: Option<u64>,
+    /// The schedule that is known to count, or to count next.
+    schedule: AnySchedule,
+    /// Whether the store is told of each delivered tick; claims do that by themselves.
+    notes: bool,
+    request: Request,
+    /// Failed requests in a row.
+    failures: u32,
+    /// The number of the next command.
+    sequence: u64,
+    now: Instant,
+    output: VecDeque<Output>,
+    jitter: Untracked<J>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Registering,
+    Ticking(Ticking),
+    Unreadable,
+    Over,
+}
+
+/// The schedule and the store's time are known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Ticking {
+    known: Known,
+    reading: Reading,
+    /// When something is to be delivered.
+    due_at: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Request {
+    At(Instant),
+    Sent {
+        sequence: u64,
+        emitted: Instant,
+        timeout_at: Instant,
+        /// What was delivered since must be told, too.
+        again: bool,
+    },
+    Never,
+}
+
+/// Options take no part in it: they don't change.
+impl<J> PartialEq for Timer<J> {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl<J> Eq for Timer<J> {}
+
+impl<J> core::hash::Hash for Timer<J> {
+    fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
+        self.parts().hash(hasher);
+    }
+}
+
+impl<J> Timer<J> {
+    fn parts(&self) -> impl PartialEq + core::hash::Hash + '_ {
+        let Self { key, options: _, state, registered, position, schedule, notes, request, .. } = self;
+        let Self { failures, sequence, now, output, jitter: _, .. } = self;
+        ((key, state, registered, position, schedule, notes), (request, failures, sequence, now, output))
+    }
+}
+
+impl<J: Jitter> Timer<J> {
+    pub(crate) fn new(now: Instant, key: TimerKey, options: TimerOptions, notes: bool, jitter: J) -> Self {
+        let schedule = options.schedule.clone();
+        let mut timer = Self {
+            key,
+            options,
+            state: State::Registering,
+            registered: false,
+            position: None,
+            schedule,
+            notes,
+            request: Request::At(now),
+            failures: 0,
+            sequence: 0,
+            now,
+            output: VecDeque::new(),
+            jitter: Untracked(jitter),
+        };
+        timer.advance(now);
+        timer
+    }
+
+    /// Delivers nothing any more.
+    pub(crate) fn stop(&mut self, now: Instant) {
+        self.advance(now);
+        self.over(TimerEnd::Stopped);
+    }
+
+    /// What is due is done.
+    pub(crate) fn timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    /// Refuses what can't be an answer, before anything changes.
+    pub(crate) fn check(&self, id: CommandId) -> Result<(), Misuse> {
+        if id.machine != self.key.0 || id.sequence >= self.sequence {
+            return Err(Misuse::UnknownCommand(id));
+        }
+        Ok(())
+    }
+
+    /// The store has answered with its record and its time; tells whether that was of use.
+    pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
+        self.advance(now);
+        let Some(emitted) = self.answered(id) else { return false };
+        self.failures = 0;
+        self.request = Request::Never;
+        let reading = Reading { at, emitted, received: self.now };
+        self.learn(reading, view);
+        true
+    }
+
+    /// The request has failed; tells whether that was of use.
+    pub(crate) fn failed(&mut self, now: Instant, id: CommandId, failure: Failure) -> bool {
+        self.advance(now);
+        if self.answered(id).is_none() {
+            return false;
+        }
+        self.request_failed(failure);
+        true
+    }
+
+    /// The schedule that counts, or is to count next, as far as is known.
+    pub(crate) fn schedule(&self) -> &AnySchedule {
+        &self.schedule
+    }
+
+    /// The claimed ticks that were not finished when the store was last asked, and when each was due.
+    pub(crate) fn unfinished(&self) -> Vec<DueTick> {
+        let State::Ticking(Ticking { known, reading, .. }) = &self.state else { return Vec::new() };
+        let low = self.low(reading);
+        let due = |&n: &u64| {
+            let tick = known.tick(n);
+            DueTick { tick, late: low.saturating_since(tick.at), missed: 0, catching_up: true }
+        };
+        // One that is not due here yet comes by itself.
+        let passed = |n: &&u64| self.position.is_some_and(|position| **n <= position);
+        known.unfinished.iter().filter(passed).map(due).collect()
+    }
+
+    /// When something is due. The end of time never comes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let request = match &self.request {
+            Request::At(at) | Request::Sent { timeout_at: at, .. } => Some(*at),
+            Request::Never => None,
+        };
+        let due = match &self.state {
+            State::Ticking(ticking) => ticking.due_at,
+            State::Registering | State::Unreadable => None,
+            State::Over => return None,
+        };
+        request.into_iter().chain(due).min().filter(|deadline| *deadline < Instant::MAX)
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    pub(crate) fn next_output(&mut self) -> Option<Output> {
+        self.output.pop_front()
+    }
+
+    /// Does what is due, ticks first. Every step moves its deadline past `now`.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while self.deadline().is_some_and(|deadline| deadline <= self.now) {
+            match (&self.state, &self.request) {
+                (State::Ticking(Ticking { due_at: Some(at), .. }), _) if *at <= self.now => self.deliver(),
+                (State::Over, _) | (_, Request::Never) => return,
+                (_, Request::At(_)) => self.ask(),
+                (_, Request::Sent { .. }) => self.request_failed(Failure::Unknown),
+            }
+        }
+    }
+
+    /// When the answered request was emitted, if its answer is still wanted.
+    fn answered(&self, id: CommandId) -> Option<Instant> {
+        match &self.request {
+            Request::Sent { sequence, emitted, .. } if *sequence == id.sequence => Some(*emitted),
+            Request::Sent { .. } | Request::At(_) | Request::Never => None,
+        }
+    }
+
+    fn ask(&mut self) {
+        let (timer, schedule) = (self.key, self.options.schedule.clone());
+        let (last, timeout) = (self.position, self.options.timeout);
+        self.send(|id| Command::ReadTimer { id, timer, schedule, last, timeout });
+    }
+
+    fn send(&mut self, command: impl FnOnce(CommandId) -> Command) {
+        let id = CommandId { machine: self.key.0, sequence: self.sequence };
+        self.sequence += 1;
+        self.request = Request::Sent {
+            sequence: id.sequence,
+            emitted: self.now,
+            timeout_at: self.now + self.options.timeout,
+            again: false,
+        };
+        self.output.push_back(Output::Command(command(id)));
+    }
+
+    fn change(&mut self, revision: u64, change: TimerChange) {
+        let (timer, timeout) = (self.key, self.options.timeout);
+        self.send(|id| Command::ChangeTimer { id, timer, revision, change, timeout });
+    }
+
+    fn request_failed(&mut self, failure: Failure) {
+        if failure == Failure::Refused && self.state == State::Registering {
+            return self.over(TimerEnd::Refused);
+        }
+        self.failures = self.failures.saturating_add(1);
+        if self.failures == 1 {
+            self.notice(Notice::TimerRetrying { timer: self.key, failure });
+        }
+        let doublings = self.failures.saturating_sub(1).min(16);
+        let delay = FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF);
+        let delay = if failure == Failure::Refused { LONGEST_BACKOFF } else { delay };
+        let delay = if planted(Bug::NoBackoff) { Duration::from_millis(1) } else { delay };
+        self.request = Request::At(self.now + delay / 2 + up_to(&mut self.jitter.0, delay / 2));
+    }
+
+    /// What the store says becomes what is known.
+    fn learn(&mut self, reading: Reading, view: TimerView) {
+        // Where ticks are claimed, what nobody has claimed was missed.
+        let begin = if self.notes { view.last } else { view.claimed };
+        let position = *self.position.get_or_insert(begin);
+        let own = self.options.schedule.clone();
+        let parse = self.options.parse;
+        let read = |text: &str| if text == own.text() { Some(own.clone()) } else { parse(text) };
+        let (revision, base, last) = (view.revision, view.base, view.last.max(position));
+        let to_come = view.next.as_ref().map_or(&*view.schedule, |next| &next.schedule);
+        let differs = !self.registered && to_come != own.text();
+
+        let known = Known::new(view, read);
+        let Some(known) = known else {
+            // Nobody here knows when its next tick is: ours counts at once, or we wait for a change.
+            if differs {
+                let at = Tick { n: last.max(base.n), at: reading.at };
+                return self.change(revision, TimerChange::Stage { at, schedule: own });
+            }
+            if self.state != State::Unreadable {
+                self.state = State::Unreadable;
+                self.notice(Notice::ScheduleUnreadable { timer: self.key });
+            }
+            self.request = Request::At(self.now + UNREADABLE_PAUSE);
+            return;
+        };
+
+        if self.steps_back(&reading, &known, last) {
+            self.change(revision, TimerChange::Rebase { last });
+        } else if differs {
+            let staged = known.current.next(base, reading.at);
+            let at = staged.unwrap_or(Tick { n: last.max(base.n), at: reading.at });
+            self.change(revision, TimerChange::Stage { at, schedule: own });
+        } else {
+            self.registered = true;
+            if *known.to_come() != self.schedule {
+                self.schedule = known.to_come().clone();
+                let schedule = self.schedule.clone();
+                self.notice(Notice::ScheduleChanged { timer: self.key, schedule });
+            }
+        }
+        self.state = State::Ticking(Ticking { known, reading, due_at: None });
+        self.plan();
+    }
+
+    /// Whether the store's clock certainly stands before the last tick, by more than may be.
+    fn steps_back(&mut self, reading: &Reading, known: &Known, last: u64) -> bool {
+        let (base, schedule) = known.segment_of(last);
+        if last <= base.n || !schedule.rebases() {
+            return false;
+        }
+        let may_be = self.options.clock.step.max(schedule.tolerance());
+        let back = self.high(reading) + may_be < schedule.at(base, last);
+        if back {
+            self.notice(Notice::Rebased { timer: self.key, last });
+        }
+        back
+    }
+
+    /// When the next tick is due, and whether the store is to be asked before that.
+    fn plan(&mut self) {
+        let position = self.position.unwrap_or(0);
+        let State::Ticking(Ticking { known, reading, .. }) = &self.state else { return };
+        let low = self.low(reading);
+        let due_at = if known.latest(low).is_some_and(|tick| tick.n > position) {
+            Some(self.now)
+        } else {
+            known.after(low, position).map(|tick| self.reached(reading, tick.at))
+        };
+        let received = reading.received;
+        let mut ask_at = received + LONGEST_SILENCE;
+        if let Some(at) = due_at {
+            let wait = at.saturating_since(received);
+            let spread = self.fast(wait).saturating_sub(self.slow(wait));
+            if spread > known.tolerance(low) {
+                ask_at = ask_at.min(received + wait / 50 * 49);
+            }
+        }
+        match &mut self.request {
+            // Whatever fails is tried again after its backoff, no sooner.
+            Request::At(_) if self.failures > 0 => {}
+            Request::At(at) => *at = (*at).min(ask_at),
+            Request::Never => self.request = Request::At(ask_at),
+            Request::Sent { .. } => {}
+        }
+        if let State::Ticking(ticking) = &mut self.state {
+            ticking.due_at = due_at;
+        }
+    }
+
+    /// Delivers what is due by the policy, and goes on.
+    fn deliver(&mut self) {
+        let State::Ticking(Ticking { known, reading, .. }) = &self.state else { return };
+        let position = self.position.unwrap_or(0);
+        let low = self.low(reading);
+        if let Some(latest) = known.latest(low).filter(|tick| tick.n > position) {
+            let (ticks, missed) = known.due(latest, position, self.options.missed.at_once());
+            self.position = Some(latest.n);
+            if planted(Bug::TickFromNow)
+                && let State::Ticking(Ticking { known, .. }) = &mut self.state
+            {
+                known.base = Tick { n: latest.n, at: low };
+            }
+            self.deliver_all(low, &ticks, missed);
+            if self.notes {
+                self.note();
+            }
+        }
+        self.plan();
+    }
+
+    fn deliver_all(&mut self, low: Timestamp, ticks: &[Tick], mut missed: u64) {
+        let timer = self.key;
+        let too_late =
+            |tick: &Tick| self.options.late_limit.is_some_and(|limit| low.saturating_since(tick.at) > limit);
+        // The later ones are less late.
+        let late = ticks.iter().take_while(|tick| too_late(tick)).count();
+        let (late, in_time) = ticks.split_at(late);
+        if let Some(last) = late.last() {
+            let count = missed.saturating_add(late.len() as u64);
+            self.notice(Notice::TicksMissed { timer, last: last.n, count, why: TickMiss::TooLate });
+            missed = 0;
+        }
+        for &tick in in_time {
+            let late = low.saturating_since(tick.at);
+            let due = DueTick { tick, late, missed, catching_up: in_time.len() > 1 };
+            self.notice(Notice::Ticked { timer, due });
+            if planted(Bug::TickTwice) {
+                self.notice(Notice::Ticked { timer, due });
+            }
+            missed = 0;
+        }
+    }
+
+    /// The store is to hear of what was delivered.
+    fn note(&mut self) {
+        match &mut self.request {
+            Request::Sent { again, .. } => *again = true,
+            Request::At(_) if self.failures > 0 => {}
+            Request::At(_) | Request::Never => self.request = Request::At(self.now),
+        }
+    }
+
+    fn over(&mut self, why: TimerEnd) {
+        if self.state != State::Over {
+            self.state = State::Over;
+            self.request = Request::Never;
+            self.notice(Notice::TimerEnded { timer: self.key, why });
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.output.push_back(Output::Notice(notice));
+    }
+}
