@@ -200,7 +200,7 @@ impl Walk {
             let phase = entry.lease.phase();
             let may_sleep = phase == Phase::Idle || phase == Phase::Holding && node.deadlines(*key).is_none();
             assert!(entry.deadline.is_some() || may_sleep, "{key} hangs for ever");
-            let slot = &node.slots[&entry.slot];
+            let Some(slot) = entry.slot().map(|slot| &node.slots[&slot]) else { continue };
             let queued = slot.candidates.contains(key);
             // A candidate that ends its part never comes back to it.
             assert_eq!(queued, queued && phase != Phase::Done, "{key}");
@@ -212,11 +212,15 @@ impl Walk {
             let deadline = entry.check(self.now);
             deadlines.extend(deadline.map(|at| (at, Machine::Worker(*key))));
         }
+        for (key, entry) in &node.timers {
+            let deadline = entry.check(self.now);
+            deadlines.extend(deadline.map(|at| (at, Machine::Timer(*key))));
+        }
         assert_eq!(deadlines, node.deadlines);
         assert_eq!(node.names.len(), node.slots.len());
         for (id, slot) in &node.slots {
             assert_eq!(node.names[&slot.name], *id);
-            assert_eq!(slot.leases, node.leases.values().filter(|entry| entry.slot == *id).count());
+            assert_eq!(slot.leases, node.leases.values().filter(|entry| entry.slot() == Some(*id)).count());
             assert!(slot.leases > 0 && slot.impatient.is_subset(&slot.candidates));
             assert_eq!(slot.active.is_some(), !slot.candidates.is_empty(), "nobody takes the turn");
             let phase = slot.active.map(|key| node.leases[&key].lease.phase());
