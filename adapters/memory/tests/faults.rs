@@ -113,8 +113,10 @@ caught! {
     a_refused_operation_leaves_its_neighbours_alone: FailsTheWholeBatch;
     operations_on_one_lease_keep_their_order: ReversesBatches;
     a_large_batch_answers_every_operation: LosesTheLastOfMany;
-    any_name_is_that_of_a_timer_and_of_a_job: FoldsCase, CutsNames, TrimsNames;
-    a_lease_a_timer_and_a_job_of_one_name_are_distinct: ForgetsAllOfThatName;
+    any_name_is_that_of_a_timer: FoldsCase, CutsNames, TrimsNames;
+    any_name_is_that_of_a_job: FoldsCase, CutsNames, TrimsNames;
+    a_lease_and_a_timer_of_one_name_are_distinct: ForgetsAllOfThatName;
+    a_timer_and_a_job_of_one_name_are_distinct: ForgetsAllOfThatName;
     any_name_works_and_stays_distinct: FoldsCase, CutsNames, TrimsNames;
     names_come_back_unchanged: EscapesNames;
     a_ttl_out_of_bounds_is_refused: ClampsTtls;

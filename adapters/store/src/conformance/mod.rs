@@ -150,8 +150,10 @@ properties! { $
     names {
         any_name_works_and_stays_distinct
         names_come_back_unchanged
-        any_name_is_that_of_a_timer_and_of_a_job
-        a_lease_a_timer_and_a_job_of_one_name_are_distinct
+        any_name_is_that_of_a_timer
+        any_name_is_that_of_a_job
+        a_lease_and_a_timer_of_one_name_are_distinct
+        a_timer_and_a_job_of_one_name_are_distinct
     }
     bounds {
         a_ttl_out_of_bounds_is_refused
