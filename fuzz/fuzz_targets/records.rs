@@ -75,8 +75,8 @@ impl<'a> Arbitrary<'a> for Timer {
             if next { number(bytes)? } else { Cell::Null },
             if next { Cell::Integer(bytes.arbitrary()?) } else { Cell::Null },
             if next { Cell::Text(b"every 2s".into()) } else { Cell::Null },
-            number(bytes)?,
-            number(bytes)?,
+            tick(bytes)?,
+            tick(bytes)?,
         ];
         damaged(bytes, row).map(Self)
     }
@@ -85,7 +85,7 @@ impl<'a> Arbitrary<'a> for Timer {
 impl<'a> Arbitrary<'a> for Claim {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
         let row = [
-            Cell::Integer(bytes.arbitrary::<u8>()?.into()),
+            tick(bytes)?,
             Cell::Integer(1),
             owner(bytes)?,
             number(bytes)?,
@@ -129,6 +129,11 @@ impl<'a> Arbitrary<'a> for Run {
 
 fn number(bytes: &mut Unstructured<'_>) -> Result<Cell> {
     bytes.int_in_range(0..=i64::MAX).map(Cell::Integer)
+}
+
+/// One of a few, so that operations meet them.
+fn tick(bytes: &mut Unstructured<'_>) -> Result<Cell> {
+    bytes.int_in_range(0..=7).map(Cell::Integer)
 }
 
 fn owner(bytes: &mut Unstructured<'_>) -> Result<Cell> {
