@@ -153,6 +153,9 @@ fn claims_of_an_earlier_boot_are_over_and_their_ticks_run_again_if_they_may() {
     let token = claimed(&store, "t", 1, owner(1, 0), TTL);
     report(&store, "j", &owner(1, 0), TTL);
     let view = read_timer(&store, "t");
+    read_timer(&store, "u");
+    claimed(&store, "u", 1, owner(1, 1), TTL);
+    assert_eq!(finish(&store, "u", 1, owner(1, 1), ClaimEnd::Interrupted), TimerAnswer::Removed);
     block_on(store.close());
     let tables = ["store", "claim", "run"].map(|table| format!("UPDATE {table} SET boot = 'an earlier one'"));
     sql(&folder, &tables.join(";"));
@@ -164,6 +167,8 @@ fn claims_of_an_earlier_boot_are_over_and_their_ticks_run_again_if_they_may() {
     let answer = claim(&store, "t", 1, owner(3, 0), TTL);
     assert!(matches!(answer, TimerAnswer::Held { token, .. } if token == next), "{answer:?}");
     assert_eq!(runs(&store, "j")[0].state, RunState::Abandoned);
+    assert_eq!(claim(&store, "u", 1, owner(1, 1), TTL), TimerAnswer::Taken, "it has given that back");
+    claimed(&store, "u", 1, owner(2, 1), TTL);
 }
 
 #[test]
@@ -181,7 +186,12 @@ fn a_claim_passes_on_and_a_run_is_abandoned_at_once_when_their_process_is_killed
     other.kill();
     let entry = handles();
     assert!(entry.record.claims[0].ends < entry.time.now, "its owner is known to be dead");
-    assert_eq!(runs(&store, "j")[0].state, RunState::Abandoned);
+    let run = runs(&store, "j").remove(0);
+    assert_eq!(run.state, RunState::Abandoned);
+    assert!(
+        run.ended.is_some_and(|ended| ended <= entry.time.wall + LIMIT),
+        "not at the end of its TTL: {run:?}"
+    );
     let token = claimed(&store, "t", 1, owner(2, 0), TTL);
     assert_eq!(renew_claim(&store, "t", 1, owner(2, 0), token), TimerAnswer::Renewed);
 }
