@@ -323,11 +323,14 @@ impl<J: Jitter> Timer<J> {
     /// The store has answered with its record and its time; tells whether that was of use.
     pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
         self.advance(now);
-        let Some(emitted) = self.answered(id) else { return false };
+        let Some((emitted, again)) = self.answered(id) else { return false };
         self.failures = 0;
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
         self.learn(reading, view);
+        if again {
+            self.note();
+        }
         true
     }
 
@@ -394,10 +397,12 @@ impl<J: Jitter> Timer<J> {
         }
     }
 
-    /// When the answered request was emitted, if its answer is still wanted.
-    fn answered(&self, id: CommandId) -> Option<Instant> {
+    /// When the answered request was emitted, and whether another is to follow, if its answer is still wanted.
+    fn answered(&self, id: CommandId) -> Option<(Instant, bool)> {
         match &self.request {
-            Request::Sent { sequence, emitted, .. } if *sequence == id.sequence => Some(*emitted),
+            Request::Sent { sequence, emitted, again, .. } if *sequence == id.sequence => {
+                Some((*emitted, *again))
+            }
             Request::Sent { .. } | Request::At(_) | Request::Never => None,
         }
     }
