@@ -23,9 +23,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use crate::command::{AcquireFailure, ClaimEnd, Notice};
+use crate::command::ClaimEnd;
 use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::notice::{AcquireFailure, Notice};
 use crate::time::Instant;
 use crate::timer::{DueTick, Missed, TickMiss, TimerEnd, TimerOptions};
 

@@ -27,9 +27,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::command::{Command, Failure, Misuse, Notice, Output};
+use crate::command::{Command, Failure, Misuse, Output};
 use crate::jitter::{Jitter, up_to};
 use crate::name::{CommandId, TimerKey};
+use crate::notice::Notice;
 use crate::planted::{Bug, planted};
 use crate::schedule::{AnySchedule, Tick};
 use crate::time::{Instant, Rate, Timestamp, nanos};

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use super::{Node, Place};
-use crate::command::{AcquireFailure, ClaimEnd, Command, Exit, Misuse, Notice, Output};
+use crate::command::{ClaimEnd, Command, Exit, Misuse, Output};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, Phase};
 use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
+use crate::notice::{AcquireFailure, Notice};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Run};
 use crate::time::Instant;
 use crate::timer::{DueTick, TickMiss, TimerEnd};
