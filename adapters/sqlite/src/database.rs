@@ -168,7 +168,7 @@ impl Database {
                 } else {
                     Err(error.clone())
                 };
-                outcome.map_err(|error| error.about(operation.name()))
+                outcome.map_err(|error| error.about(operation.subject()))
             })
             .collect()
     }

@@ -5,8 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::channel::oneshot;
-use tenure_core::{ConfigError, LeaseName};
-use tenure_store::{Eviction, Hints, LeaseRecord, Limits, Operation, Replies, Store, StoreError};
+use tenure_core::{ConfigError, JobName, LeaseName, TimerName};
+use tenure_store::{
+    Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
+    StoreError, TimerEntry,
+};
 
 use crate::clock;
 use crate::hints::HintQueue;
@@ -209,7 +212,7 @@ impl Store for SqliteStore {
             Err(refused) => {
                 if let (error, Job::Batch(mut batch)) = *refused {
                     for (index, operation) in batch.operations.iter().enumerate() {
-                        batch.replies.deliver(index, Err(error.clone().about(operation.name())));
+                        batch.replies.deliver(index, Err(error.clone().about(operation.subject())));
                     }
                 }
             }
@@ -239,6 +242,26 @@ impl Store for SqliteStore {
     async fn unwatch(&self, name: LeaseName) {
         // If it can't be done now, the registration ends by itself.
         let _ = self.ask(|reply| Job::Unwatch(name, reply)).await;
+    }
+
+    async fn timers(&self, _: Option<TimerName>, _: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        Err(StoreError::unsupported("this store has no timers yet"))
+    }
+
+    async fn report(&self, _: RunReport) -> Result<(), StoreError> {
+        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    }
+
+    async fn jobs(&self, _: Option<JobName>, _: usize) -> Result<Vec<JobRecord>, StoreError> {
+        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    }
+
+    async fn runs(&self, _: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    }
+
+    async fn forget_job(&self, _: JobName) -> Result<bool, StoreError> {
+        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
     }
 
     async fn close(&self) {

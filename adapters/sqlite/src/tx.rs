@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tenure_core::{Instant, LeaseName, Owner, Token};
 use tenure_store::{
     Acquire, Acquired, Answer, Eviction, LeaseRecord, Limits, Metadata, Operation, Outcome, Release,
-    Released, Renew, Renewed, StoreError, check_floor,
+    Released, Renew, Renewed, StoreError, check_claim_floor, check_floor,
 };
 
 use crate::clock;
@@ -56,8 +56,9 @@ impl Transaction<'_> {
             Operation::Acquire(request) => self.acquire(request)?.map(Answer::Acquire),
             Operation::Renew(request) => Ok(Answer::Renew(self.renew(request)?)),
             Operation::Release(request) => Ok(Answer::Release(self.release(request)?)),
+            Operation::Timer(_) => Err(StoreError::unsupported("this store has no timers yet")),
         };
-        Ok(outcome.map_err(|error| error.about(operation.name())))
+        Ok(outcome.map_err(|error| error.about(operation.subject())))
     }
 
     fn acquire(&mut self, request: &Acquire) -> Step<Acquired> {
@@ -289,6 +290,7 @@ pub(crate) fn check(operation: &Operation, limits: &Limits) -> Result<(), StoreE
     limits.check(operation)?;
     match operation {
         Operation::Acquire(request) => check_floor(request, HIGHEST_FLOOR),
+        Operation::Timer(request) => check_claim_floor(request, HIGHEST_FLOOR),
         Operation::Renew(_) | Operation::Release(_) => Ok(()),
     }
 }

@@ -198,8 +198,10 @@ impl Worker {
                 self.watcher.look_again();
             }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {
-                if let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome {
-                    self.watcher.told_held(batches[b].operations[o].name(), holder);
+                if let Operation::Acquire(request) = &batches[b].operations[o]
+                    && let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome
+                {
+                    self.watcher.told_held(&request.name, holder);
                 }
                 batches[b].replies.deliver(o, outcome);
             }
@@ -232,7 +234,7 @@ impl Worker {
                 let operation = &batches[b].operations[o];
                 let outcome: Outcome = match operation {
                     Operation::Renew(_) if lost => Ok(Answer::Renew(Renewed::NotYours)),
-                    _ => Err(error.clone().about(operation.name())),
+                    _ => Err(error.clone().about(operation.subject())),
                 };
                 batches[b].replies.deliver(o, outcome);
                 false

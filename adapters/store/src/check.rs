@@ -119,13 +119,32 @@ impl Metadata {
 /// # Errors
 /// [`StoreErrorKind::Rejected`](crate::StoreErrorKind::Rejected), with the lease, the floor and the bound.
 pub fn check_floor(request: &Acquire, most: Token) -> Result<(), StoreError> {
-    let Acquire { name, floor, .. } = request;
-    if *floor > most {
-        let message = format!(
+    floor_at_most(request.floor, most).map_err(|error| error.about(&request.name))
+}
+
+/// The same for the floor of a claim.
+///
+/// # Errors
+/// As in [`check_floor`], with the timer.
+pub fn check_claim_floor(request: &TimerRequest, most: Token) -> Result<(), StoreError> {
+    match &request.act {
+        TimerAct::Claim(claim) => {
+            floor_at_most(claim.floor, most).map_err(|error| error.about(&request.name))
+        }
+        TimerAct::Read { .. }
+        | TimerAct::Change { .. }
+        | TimerAct::Renew { .. }
+        | TimerAct::Finish { .. }
+        | TimerAct::Forget => Ok(()),
+    }
+}
+
+fn floor_at_most(floor: Token, most: Token) -> Result<(), StoreError> {
+    if floor > most {
+        return Err(StoreError::rejected(format!(
             "the token would have to be above {floor}, but this store takes floors of at most {most}: \
-             the highest token that this process saw for the lease can't be right"
-        );
-        return Err(StoreError::rejected(message).about(name));
+             the highest token that this process saw can't be right"
+        )));
     }
     Ok(())
 }
