@@ -244,24 +244,26 @@ impl Store for SqliteStore {
         let _ = self.ask(|reply| Job::Unwatch(name, reply)).await;
     }
 
-    async fn timers(&self, _: Option<TimerName>, _: usize) -> Result<Vec<TimerEntry>, StoreError> {
-        Err(StoreError::unsupported("this store has no timers yet"))
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.ask(|reply| Job::Timers { after, most, reply }).await
     }
 
-    async fn report(&self, _: RunReport) -> Result<(), StoreError> {
-        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        LIMITS.check_report(&report)?;
+        let until = clock::now() + report.timeout;
+        self.ask(|reply| Job::Report(report, until, reply)).await
     }
 
-    async fn jobs(&self, _: Option<JobName>, _: usize) -> Result<Vec<JobRecord>, StoreError> {
-        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        self.ask(|reply| Job::Jobs { after, most, reply }).await
     }
 
-    async fn runs(&self, _: JobName) -> Result<Vec<RunRecord>, StoreError> {
-        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.ask(|reply| Job::Runs(job, reply)).await
     }
 
-    async fn forget_job(&self, _: JobName) -> Result<bool, StoreError> {
-        Err(StoreError::unsupported("this store keeps no records of jobs yet"))
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::ForgetJob(job, reply)).await
     }
 
     async fn close(&self) {

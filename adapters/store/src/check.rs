@@ -27,13 +27,19 @@ impl Limits {
     /// As there.
     pub fn check_timer(&self, request: &TimerRequest) -> Result<(), StoreError> {
         let checked = match &request.act {
-            TimerAct::Read { schedule, .. } => check_schedule(schedule),
-            TimerAct::Change { change: TimerChange::Stage { schedule, .. }, .. } => {
-                check_schedule(schedule.text())
+            TimerAct::Read { schedule, last } => {
+                check_schedule(schedule).and_then(|()| check_tick(last.unwrap_or(0)))
             }
-            TimerAct::Claim(claim) => self.check_ttl(claim.ttl).and_then(|()| claim.metadata.check()),
+            TimerAct::Change { change: TimerChange::Stage { at, schedule }, .. } => {
+                check_schedule(schedule.text()).and_then(|()| check_tick(at.n))
+            }
+            TimerAct::Change { change: TimerChange::Rebase { last }, .. } => check_tick(*last),
+            TimerAct::Claim(claim) => self
+                .check_ttl(claim.ttl)
+                .and_then(|()| claim.metadata.check())
+                .and_then(|()| check_tick(claim.tick)),
             TimerAct::Renew { ttl, .. } => self.check_ttl(*ttl),
-            TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
+            TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
         };
         checked.map_err(|error| error.about(&request.name))
     }
@@ -89,6 +95,15 @@ fn check_schedule(text: &str) -> Result<(), StoreError> {
     let most = AnySchedule::MAX_BYTES;
     if text.is_empty() || text.len() > most {
         let message = format!("a schedule has 1 to {most} bytes as text, not {}", text.len());
+        return Err(StoreError::rejected(message));
+    }
+    Ok(())
+}
+
+fn check_tick(n: u64) -> Result<(), StoreError> {
+    let most = TimerRequest::HIGHEST_TICK;
+    if n > most {
+        let message = format!("the number of a tick can't be {n}: numbers of at most {most} are kept");
         return Err(StoreError::rejected(message));
     }
     Ok(())
