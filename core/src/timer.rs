@@ -23,7 +23,6 @@
 //! that the fleet is known to have had.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -33,17 +32,21 @@ use crate::name::{CommandId, TimerKey};
 use crate::notice::Notice;
 use crate::planted::{Bug, planted};
 use crate::schedule::{AnySchedule, Tick};
-use crate::time::{Instant, Rate, Timestamp, nanos};
-use crate::timing::{StoreClock, above_one, below_one, scale, scale_up};
+use crate::time::{Instant, Timestamp, nanos};
+use crate::timing::{above_one, below_one, scale, scale_up};
 use crate::untracked::Untracked;
 
 #[cfg(feature = "model")]
 mod model;
+mod options;
 mod reading;
+mod record;
 #[cfg(test)]
 mod tests;
 
+pub use options::{Missed, TimerOptions};
 use reading::{Known, Reading};
+pub use record::{NextSchedule, TimerChange, TimerView};
 
 /// The longest time between two looks at the store's record: a step of its clock is noticed by then.
 const LONGEST_SILENCE: Duration = Duration::from_secs(600);
@@ -53,117 +56,6 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// How long to wait before looking again at a schedule that can't be read.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
-
-/// A timer's record, as the store tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
-pub struct TimerView {
-    /// Changes whenever the schedule does: its text, its base, or what is to follow.
-    pub revision: u64,
-    /// From where ticks are counted.
-    pub base: Tick,
-    /// The schedule as text.
-    pub schedule: Arc<str>,
-    /// What is to follow, and from which tick on, the last one of the old schedule.
-    pub next: Option<NextSchedule>,
-    /// The last tick that some instance is known to have come to.
-    pub last: u64,
-    /// The last tick that was claimed, or passed over because another one's run was going on.
-    pub claimed: u64,
-    /// The claimed ticks that were not finished, oldest first.
-    pub unfinished: Vec<u64>,
-}
-
-/// A schedule that takes effect at a tick.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
-pub struct NextSchedule {
-    /// The tick of the old schedule that becomes the base of the new one.
-    pub at: Tick,
-    /// The new schedule as text.
-    pub schedule: Arc<str>,
-}
-
-/// A change of a timer's record.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a store must carry out every one")]
-pub enum TimerChange {
-    /// From this tick on another schedule counts. It takes the place of one that was to follow.
-    Stage {
-        /// The tick that becomes its base.
-        at: Tick,
-        /// The schedule.
-        schedule: AnySchedule,
-    },
-    /// The clock has stepped back: count from now on, beginning after this number (or the record's last, if that is
-    /// higher).
-    Rebase {
-        /// The last tick that this instance knows of.
-        last: u64,
-    },
-}
-
-/// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "there are no other policies")]
-pub enum Missed {
-    /// The latest is delivered, with the number of those before it.
-    #[default]
-    Skip,
-    /// The latest ones are delivered, in order, with the number of those before them.
-    CatchUp {
-        /// At most so many at once; one at least.
-        at_most: u32,
-    },
-}
-
-impl Missed {
-    /// More than this at once is a mistake.
-    pub const MOST: u32 = 1000;
-
-    fn at_once(self) -> u32 {
-        match self {
-            Self::Skip => 1,
-            Self::CatchUp { at_most } => at_most.clamp(1, Self::MOST),
-        }
-    }
-}
-
-/// What a timer is asked for.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TimerOptions {
-    /// When ticks are due. It is proposed to the store once, when the timer is registered; later the store's counts.
-    pub schedule: AnySchedule,
-    /// What becomes of ticks that came while nobody could deliver them.
-    pub missed: Missed,
-    /// A tick that would be delivered later than this is not delivered, only told of. `None`: no limit.
-    pub late_limit: Option<Duration>,
-    /// What the store's clock is like.
-    pub clock: StoreClock,
-    /// How far this machine's clock may run from true time.
-    pub drift: Rate,
-    /// How long one request may take before it counts as failed.
-    pub timeout: Duration,
-    /// Reads the text of a schedule that another instance has registered.
-    pub parse: fn(&str) -> Option<AnySchedule>,
-}
-
-impl TimerOptions {
-    /// Skips what was missed, has no limit of lateness, assumes default clocks.
-    #[must_use]
-    pub fn new(schedule: impl Into<AnySchedule>) -> Self {
-        Self {
-            schedule: schedule.into(),
-            missed: Missed::Skip,
-            late_limit: None,
-            clock: StoreClock::default(),
-            drift: Rate::ONE_PERCENT,
-            timeout: Duration::from_secs(2),
-            parse: AnySchedule::parse,
-        }
-    }
-}
 
 /// A tick that is due now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
