@@ -14,8 +14,9 @@
 //! | the store's record was read | from now on the store's time is known as an interval, which widens as the clocks may drift |
 //! | the low end of the interval reaches a tick | the tick is delivered: never early, each number at most once, in order |
 //! | several ticks have come since | by the policy: the latest, or the last few; the number of the others is told |
-//! | the interval would be too wide at the next tick | the store is asked again after 98 % of the wait |
+//! | the interval would be too wide at the next tick | the store is asked again after 98 % of the shortest possible wait |
 //! | the store's clock stands before the last tick | a schedule that counts is based anew: time now, number as it was |
+//! | a change was answered, and is still wanted | again after backoff, as after a failure |
 //! | the schedule differs from the one of the registration | proposed once, for the next tick; later the store's is followed |
 //! | a request fails | again after backoff; ticks go on by what is known |
 //!
@@ -143,6 +144,8 @@ enum Request {
         sequence: u64,
         emitted: Instant,
         timeout_at: Instant,
+        /// It is to change the record.
+        change: bool,
         /// What was delivered since must be told, too.
         again: bool,
     },
@@ -217,10 +220,17 @@ impl<J: Jitter> Timer<J> {
     pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
         self.advance(now);
         let Some(emitted) = self.answered(id) else { return false };
-        self.failures = 0;
+        let (changed, again) = match &self.request {
+            Request::Sent { change, again, .. } => (*change, *again),
+            Request::At(_) | Request::Never => (false, false),
+        };
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
-        self.learn(reading, view);
+        self.learn(reading, view, changed);
+        if again {
+            self.note();
+        }
+        self.advance(now);
         true
     }
 
@@ -298,24 +308,29 @@ impl<J: Jitter> Timer<J> {
     fn ask(&mut self) {
         let (timer, schedule) = (self.key, self.options.schedule.clone());
         let (last, timeout) = (self.position, self.options.timeout);
-        self.send(|id| Command::ReadTimer { id, timer, schedule, last, timeout });
+        self.send(false, |id| Command::ReadTimer { id, timer, schedule, last, timeout });
     }
 
-    fn send(&mut self, command: impl FnOnce(CommandId) -> Command) {
+    fn send(&mut self, change: bool, command: impl FnOnce(CommandId) -> Command) {
         let id = CommandId { machine: self.key.0, sequence: self.sequence };
         self.sequence += 1;
         self.request = Request::Sent {
             sequence: id.sequence,
             emitted: self.now,
             timeout_at: self.now + self.options.timeout,
+            change,
             again: false,
         };
         self.output.push_back(Output::Command(command(id)));
     }
 
-    fn change(&mut self, revision: u64, change: TimerChange) {
+    /// Asks for a change; after one that came to nothing, for whatever reason, not before a while has passed.
+    fn change(&mut self, changed: bool, revision: u64, change: TimerChange) {
+        if changed {
+            return self.request_failed(Failure::NotExecuted);
+        }
         let (timer, timeout) = (self.key, self.options.timeout);
-        self.send(|id| Command::ChangeTimer { id, timer, revision, change, timeout });
+        self.send(true, |id| Command::ChangeTimer { id, timer, revision, change, timeout });
     }
 
     fn request_failed(&mut self, failure: Failure) {
@@ -333,11 +348,21 @@ impl<J: Jitter> Timer<J> {
         self.request = Request::At(self.now + delay / 2 + up_to(&mut self.jitter.0, delay / 2));
     }
 
-    /// What the store says becomes what is known.
-    fn learn(&mut self, reading: Reading, view: TimerView) {
-        // Where ticks are claimed, what nobody has claimed was missed.
-        let begin = if self.notes { view.last } else { view.claimed };
-        let position = *self.position.get_or_insert(begin);
+    /// What the store says, maybe in answer to a change, becomes what is known.
+    fn learn(&mut self, reading: Reading, view: TimerView, changed: bool) {
+        // Where ticks are claimed, what nobody has claimed was missed, and what somebody has is not to be had.
+        let position = match self.position {
+            None => {
+                if self.notes {
+                    view.last
+                } else {
+                    view.claimed
+                }
+            }
+            Some(position) if self.notes => position,
+            Some(position) => position.max(view.claimed),
+        };
+        self.position = Some(position);
         let own = self.options.schedule.clone();
         let parse = self.options.parse;
         let read = |text: &str| if text == own.text() { Some(own.clone()) } else { parse(text) };
@@ -350,8 +375,9 @@ impl<J: Jitter> Timer<J> {
             // Nobody here knows when its next tick is: ours counts at once, or we wait for a change.
             if differs {
                 let at = Tick { n: last.max(base.n), at: reading.at };
-                return self.change(revision, TimerChange::Stage { at, schedule: own });
+                return self.change(changed, revision, TimerChange::Stage { at, schedule: own });
             }
+            self.failures = 0;
             if self.state != State::Unreadable {
                 self.state = State::Unreadable;
                 self.notice(Notice::ScheduleUnreadable { timer: self.key });
@@ -361,12 +387,13 @@ impl<J: Jitter> Timer<J> {
         };
 
         if self.steps_back(&reading, &known, last) {
-            self.change(revision, TimerChange::Rebase { last });
+            self.change(changed, revision, TimerChange::Rebase { last });
         } else if differs {
             let staged = known.current.next(base, reading.at);
             let at = staged.unwrap_or(Tick { n: last.max(base.n), at: reading.at });
-            self.change(revision, TimerChange::Stage { at, schedule: own });
+            self.change(changed, revision, TimerChange::Stage { at, schedule: own });
         } else {
+            self.failures = 0;
             self.registered = true;
             if *known.to_come() != self.schedule {
                 self.schedule = known.to_come().clone();
@@ -378,14 +405,14 @@ impl<J: Jitter> Timer<J> {
         self.plan();
     }
 
-    /// Whether the store's clock certainly stands before the last tick, by more than may be.
+    /// Whether the store's clock certainly stands before the last tick, or the base, by more than may be.
     fn steps_back(&mut self, reading: &Reading, known: &Known, last: u64) -> bool {
         let (base, schedule) = known.segment_of(last);
-        if last <= base.n || !schedule.rebases() {
+        if !schedule.rebases() {
             return false;
         }
         let may_be = self.options.clock.step.max(schedule.tolerance());
-        let back = self.high(reading) + may_be < schedule.at(base, last);
+        let back = self.high(reading) + may_be < schedule.at(base, last.max(base.n));
         if back {
             self.notice(Notice::Rebased { timer: self.key, last });
         }
@@ -397,20 +424,21 @@ impl<J: Jitter> Timer<J> {
         let position = self.position.unwrap_or(0);
         let State::Ticking(Ticking { known, reading, .. }) = &self.state else { return };
         let low = self.low(reading);
+        let mut ask_at = reading.received + LONGEST_SILENCE;
         let due_at = if known.latest(low).is_some_and(|tick| tick.n > position) {
             Some(self.now)
-        } else {
-            known.after(low, position).map(|tick| self.reached(reading, tick.at))
-        };
-        let received = reading.received;
-        let mut ask_at = received + LONGEST_SILENCE;
-        if let Some(at) = due_at {
-            let wait = at.saturating_since(received);
+        } else if let Some(tick) = known.after(low, position) {
+            let due_at = self.reached(reading, tick.at);
+            let wait = due_at.saturating_since(reading.received);
             let spread = self.fast(wait).saturating_sub(self.slow(wait));
             if spread > known.tolerance(low) {
-                ask_at = ask_at.min(received + wait / 50 * 49);
+                // The store's clock may be there sooner than it certainly is.
+                ask_at = ask_at.min(reading.received + self.earliest(reading, tick.at) / 50 * 49);
             }
-        }
+            Some(due_at)
+        } else {
+            None
+        };
         match &mut self.request {
             // Whatever fails is tried again after its backoff, no sooner.
             Request::At(_) if self.failures > 0 => {}
