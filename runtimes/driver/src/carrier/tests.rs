@@ -3,8 +3,8 @@ use std::task::Waker;
 
 use futures::future::pending;
 use tenure_core::{
-    Acquisition, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node, Output, SplitMix,
-    StoreClock, Token,
+    Acquisition, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node, Output,
+    SplitMix, StoreClock, Token,
 };
 use tenure_store::{
     Acquire, Eviction, Hints, JobRecord, LeaseRecord, Metadata, Release, Renew, RunRecord, TimerEntry,

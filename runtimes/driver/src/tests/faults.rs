@@ -10,8 +10,8 @@ use tenure_core::{JobName, LeaseName, TimerName, Token};
 use tenure_memory::MemoryStore;
 use tenure_store::{
     Acquired, Answer, Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Outcome, Released, Renewed,
-    Replies, RunRecord, RunReport, SimpleStore, Store, StoreError, Subject, TimerAct, TimerAnswer, TimerEntry,
-    TimerRequest,
+    Replies, RunRecord, RunReport, SimpleStore, Store, StoreError, Subject, TimerAct, TimerAnswer,
+    TimerEntry, TimerRequest,
 };
 
 use crate::Runtime;
@@ -229,7 +229,9 @@ impl Faulty {
                 Operation::Release(_) => Answer::Acquire(Acquired::Granted(Token::new(1))),
                 Operation::Timer(request) => Answer::Timer(match request.act {
                     TimerAct::Read { .. } | TimerAct::Claim(_) => TimerAnswer::Removed,
-                    TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => TimerAnswer::Renewed,
+                    TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => {
+                        TimerAnswer::Renewed
+                    }
                     TimerAct::Renew { .. } => TimerAnswer::Taken,
                 }),
             }),
