@@ -11,8 +11,9 @@
 
 use core::time::Duration;
 
-use crate::command::{AcquireFailure, Command, Reply, Wake};
+use crate::command::{Command, Reply, Wake};
 use crate::name::{Acquisition, CommandId, Identity, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::notice::AcquireFailure;
 use crate::schedule::Tick;
 use crate::time::{Instant, Timestamp};
 use crate::timer::{DueTick, TimerChange, TimerView};

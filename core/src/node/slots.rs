@@ -3,10 +3,11 @@
 use alloc::collections::BTreeSet;
 
 use super::{Machine, Node, move_deadline};
-use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
+use crate::command::{Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 use crate::name::{CommandId, LeaseKey, LeaseName, Token};
+use crate::notice::AcquireFailure;
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 

@@ -1,9 +1,10 @@
 //! The timers of a node.
 
 use super::{Machine, Node, move_deadline};
-use crate::command::{Misuse, Notice, Output, Reply};
+use crate::command::{Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::name::{CommandId, PeriodicKey, TimerKey, TimerName};
+use crate::notice::Notice;
 use crate::schedule::AnySchedule;
 use crate::time::{Instant, Timestamp};
 use crate::timer::{Timer, TimerOptions, TimerView};

@@ -1,10 +1,11 @@
 //! The workers of a node, joined with the leases of their runs.
 
 use super::{Entry, Machine, Node, move_deadline};
-use crate::command::{Command, Event, Exit, Misuse, Notice, Output, Stop};
+use crate::command::{Command, Event, Exit, Misuse, Output, Stop};
 use crate::jitter::Jitter;
 use crate::lease::Lease;
 use crate::name::{Acquisition, LeaseKey, LeaseName, PeriodicKey, Token, WorkerKey};
+use crate::notice::Notice;
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::worker::{Worker, WorkerOptions};
