@@ -27,6 +27,7 @@ use crate::command::ClaimEnd;
 use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
+use crate::time::Instant;
 use crate::timer::{DueTick, Missed, TickMiss, TimerEnd, TimerOptions};
 
 #[cfg(feature = "model")]
@@ -82,7 +83,8 @@ pub(crate) struct Periodic {
     pub(crate) key: PeriodicKey,
     pub(crate) timer: TimerKey,
     pub(crate) options: PeriodicOptions,
-    pending: VecDeque<DueTick>,
+    /// With the time at which they were delivered.
+    pending: VecDeque<(DueTick, Instant)>,
     pub(crate) runs: BTreeMap<WorkerKey, Run>,
     /// Above every token of a claim that was granted here.
     pub(crate) floor: Token,
@@ -135,7 +137,7 @@ impl Periodic {
     }
 
     /// A tick is due; returns those that are dropped for it, or itself, and why.
-    pub(crate) fn ticked(&mut self, due: DueTick) -> Vec<Notice> {
+    pub(crate) fn ticked(&mut self, now: Instant, due: DueTick) -> Vec<Notice> {
         if self.ending.is_some() {
             return Vec::new();
         }
@@ -149,8 +151,8 @@ impl Periodic {
         };
         let dropped = self.pending.len().saturating_sub(room);
         let dropped: Vec<_> = self.pending.drain(..dropped).collect();
-        self.pending.push_back(due);
-        dropped.iter().map(|due| self.skipped(due.tick.n, TickMiss::Superseded)).collect()
+        self.pending.push_back((due, now));
+        dropped.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Superseded)).collect()
     }
 
     /// Whether a tick waits to be claimed, and nothing that was begun already has to come before it.
@@ -170,13 +172,17 @@ impl Periodic {
         self.options.attempts > 1
     }
 
-    pub(crate) fn next(&mut self) -> Option<DueTick> {
-        self.pending.pop_front()
+    /// The tick to be claimed next, as late as it is by now.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<DueTick> {
+        let (mut due, delivered) = self.pending.pop_front()?;
+        due.late = due.late.saturating_add(now.saturating_since(delivered));
+        Some(due)
     }
 
     /// Whether this tick is here already.
     pub(crate) fn has(&self, n: u64) -> bool {
-        self.runs.values().any(|run| run.due.tick.n == n) || self.pending.iter().any(|due| due.tick.n == n)
+        self.runs.values().any(|run| run.due.tick.n == n)
+            || self.pending.iter().any(|(due, _)| due.tick.n == n)
     }
 
     /// What the lease of this tick's run asks for; `None` if it is too late for it.

@@ -219,14 +219,14 @@ impl<J: Jitter> Timer<J> {
     /// The store has answered with its record and its time; tells whether that was of use.
     pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
         self.advance(now);
-        let Some(emitted) = self.answered(id) else { return false };
-        let (changed, again) = match &self.request {
+        let (change, again) = match &self.request {
             Request::Sent { change, again, .. } => (*change, *again),
             Request::At(_) | Request::Never => (false, false),
         };
+        let Some(emitted) = self.answered(id) else { return false };
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
-        self.learn(reading, view, changed);
+        self.learn(reading, view, change);
         if again {
             self.note();
         }

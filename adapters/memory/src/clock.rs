@@ -1,21 +1,22 @@
-//! The clocks of the store: one for expiry, one for tokens.
+//! The clocks of the store: one for expiry, and the wall clock, for tokens, timers and what people read.
 
 use std::sync::Arc;
 
+use tenure_store::StoreTime;
 use tenure_store::clock;
-use tenure_store::core::Instant;
+use tenure_store::core::{Instant, Timestamp};
 
 /// What the store reads the time from.
 #[derive(Clone)]
 pub(crate) struct Clocks {
     now: Arc<dyn Fn() -> Instant + Send + Sync>,
-    wall_micros: Arc<dyn Fn() -> u64 + Send + Sync>,
+    wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Clocks {
     /// The clocks of the machine.
     pub(crate) fn real() -> Self {
-        Self { now: Arc::new(clock::now), wall_micros: Arc::new(clock::wall_micros) }
+        Self { now: Arc::new(clock::now), wall: Arc::new(clock::wall) }
     }
 
     pub(crate) fn with_now(mut self, now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
@@ -23,16 +24,12 @@ impl Clocks {
         self
     }
 
-    pub(crate) fn with_wall_micros(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        self.wall_micros = Arc::new(micros);
+    pub(crate) fn with_wall(mut self, wall: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.wall = Arc::new(wall);
         self
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        (self.now)()
-    }
-
-    pub(crate) fn wall_micros(&self) -> u64 {
-        (self.wall_micros)()
+    pub(crate) fn read(&self) -> StoreTime {
+        StoreTime { wall: (self.wall)(), now: (self.now)() }
     }
 }

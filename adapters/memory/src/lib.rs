@@ -1,7 +1,7 @@
 //! The in-process store of Tenure, for tests and for programs of a single process.
 //!
-//! A [`MemoryStore`] keeps its leases in this process and forgets them with it. All its handles, made by
-//! [`MemoryStore::handle`] or by cloning, see the same leases; each one stands for a process of its own, with
+//! A [`MemoryStore`] keeps its leases, timers and records of jobs in this process and forgets them with it. All its
+//! handles, made by [`MemoryStore::handle`] or by cloning, see the same ones; each one stands for a process of its own, with
 //! its own hints and its own place among the waiters.
 //!
 //! Time is read from a clock that also counts while the machine sleeps, or from the one that a test hands in.
@@ -25,10 +25,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
-use tenure_store::core::{Instant, LeaseName, Token};
+use tenure_store::core::{Instant, JobName, LeaseName, TimerName, Timestamp, Token};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Hints, LeaseRecord, Limits, Release, Released, Renew, Renewed, SimpleStore,
-    StoreError, check_floor,
+    Acquire, Acquired, Eviction, Hints, JobRecord, LeaseRecord, Limits, Release, Released, Renew, Renewed,
+    RunRecord, RunReport, SimpleStore, StoreError, TimerAnswer, TimerEntry, TimerRequest, check_claim_floor,
+    check_floor,
 };
 
 use crate::clock::Clocks;
@@ -61,20 +62,20 @@ impl MemoryStore {
         Self::on(Clocks::real())
     }
 
-    /// A new, empty store whose leases expire by this clock, for tests with a time of their own.
+    /// A new, empty store whose leases and claims expire by this clock, for tests with a time of their own.
     #[must_use]
     pub fn with_clock(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self::on(Clocks::real().with_now(now))
     }
 
-    /// The same with the wall clock too, in microseconds since 1970: tokens begin there, and the times of
-    /// grants are read from it.
+    /// The same with the wall clock too: timers go by it, tokens begin there, and the times of grants and runs are
+    /// read from it. It may step.
     #[must_use]
     pub fn with_clocks(
         now: impl Fn() -> Instant + Send + Sync + 'static,
-        wall_micros: impl Fn() -> u64 + Send + Sync + 'static,
+        wall: impl Fn() -> Timestamp + Send + Sync + 'static,
     ) -> Self {
-        Self::on(Clocks::real().with_now(now).with_wall_micros(wall_micros))
+        Self::on(Clocks::real().with_now(now).with_wall(wall))
     }
 
     fn on(clocks: Clocks) -> Self {
@@ -104,7 +105,7 @@ impl MemoryStore {
     /// Acts on the state as it is now.
     fn now<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         self.with_state(|state| {
-            state.advance(self.shared.clocks.now());
+            state.advance(self.shared.clocks.read());
             act(state)
         })
     }
@@ -143,8 +144,7 @@ impl SimpleStore for MemoryStore {
     async fn acquire(&self, request: Acquire) -> Result<Acquired, StoreError> {
         self.limits().check_acquire(&request)?;
         check_floor(&request, Self::MAX_FLOOR)?;
-        let wall_micros = self.shared.clocks.wall_micros();
-        self.now(|state| state.acquire(request, self.id, wall_micros))
+        self.now(|state| state.acquire(request, self.id))
     }
 
     async fn renew(&self, request: Renew) -> Result<Renewed, StoreError> {
@@ -180,6 +180,34 @@ impl SimpleStore for MemoryStore {
 
     async fn unwatch(&self, name: LeaseName) {
         self.with_state(|state| state.waiting.forget(&name, self.id));
+    }
+
+    async fn timer(&self, request: TimerRequest) -> Result<TimerAnswer, StoreError> {
+        self.limits().check_timer(&request)?;
+        check_claim_floor(&request, Self::MAX_FLOOR)?;
+        self.now(|state| state.timer(&request)).map_err(|error| error.about(&request.name))
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        Ok(self.now(|state| state.timers(after.as_ref(), most)))
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        self.limits().check_report(&report)?;
+        self.now(|state| state.report(&report));
+        Ok(())
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        Ok(self.now(|state| state.jobs(after.as_ref(), most)))
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        Ok(self.now(|state| state.runs(&job)))
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        Ok(self.now(|state| state.forget_job(&job)))
     }
 
     async fn close(&self) {

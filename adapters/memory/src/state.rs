@@ -1,13 +1,14 @@
 //! What the store keeps, and what each operation does with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
-use tenure_store::clock::wall_time;
-use tenure_store::core::{Instant, LeaseName, Owner, Token, Wake};
+use tenure_store::clock;
+use tenure_store::core::{Instant, JobName, LeaseName, Owner, TimerName, Timestamp, Token, Wake};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Holder, LeaseRecord, Metadata, Release, Released, Renew, Renewed, StoreError,
+    Acquire, Acquired, Eviction, Holder, JobRecord, KeptRun, LeaseRecord, Metadata, Release, Released, Renew,
+    Renewed, RunRecord, RunReport, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
 };
 
 use crate::waiting::{HandleId, Waiting};
@@ -19,7 +20,7 @@ const WAITER_GRACE: Duration = Duration::from_secs(5);
 /// The owner that no process can have: every owner of ours has a `/` and a `.`.
 const EVICTED: &str = "evicted";
 
-/// The leases and who waits for them.
+/// The leases and who waits for them, the timers, and what is kept of jobs.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     leases: BTreeMap<LeaseName, Record>,
@@ -27,8 +28,13 @@ pub(crate) struct State {
     ends: BTreeSet<(Instant, LeaseName)>,
     /// The highest token that was ever given.
     high_water: Token,
+    timers: BTreeMap<TimerName, TimerRecord>,
+    /// The runs of each job, the latest first.
+    jobs: BTreeMap<JobName, VecDeque<KeptRun>>,
     /// The latest time that was read: time does not go back, whatever the clock does.
     now: Instant,
+    /// The wall clock, which may.
+    wall: Timestamp,
     pub(crate) waiting: Waiting,
 }
 
@@ -39,8 +45,8 @@ struct Record {
     token: Token,
     ttl: Duration,
     ends: Instant,
-    /// Wall-clock microseconds of the grant.
-    granted_at: u64,
+    /// The wall clock at the grant.
+    granted_at: Timestamp,
     metadata: Metadata,
 }
 
@@ -55,7 +61,7 @@ impl Record {
         holder.token = Some(self.token);
         holder.remaining = Some(self.ends.saturating_since(now));
         holder.ttl = Some(self.ttl);
-        holder.since = wall_time(self.granted_at);
+        holder.since = clock::system_time(self.granted_at);
         holder.metadata = self.metadata.clone();
         holder
     }
@@ -64,8 +70,9 @@ impl Record {
 impl State {
     /// Takes note of the time and removes what is over by now. Each record is removed once, so that this
     /// costs as much as the grants did, whatever becomes of the holders.
-    pub(crate) fn advance(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+    pub(crate) fn advance(&mut self, time: StoreTime) {
+        self.now = self.now.max(time.now);
+        self.wall = time.wall;
         while let Some((ends, name)) = self.ends.first()
             && *ends <= self.now
         {
@@ -75,12 +82,7 @@ impl State {
         self.waiting.expire(self.now);
     }
 
-    pub(crate) fn acquire(
-        &mut self,
-        request: Acquire,
-        handle: HandleId,
-        wall_micros: u64,
-    ) -> Result<Acquired, StoreError> {
+    pub(crate) fn acquire(&mut self, request: Acquire, handle: HandleId) -> Result<Acquired, StoreError> {
         let Acquire { name, owner, ttl, floor, wait, metadata, timeout: _ } = request;
         if let Some(record) = self.leases.get(&name) {
             if !record.is_of(&owner, None) {
@@ -94,23 +96,14 @@ impl State {
             self.extend(&name, ttl);
             return Ok(Acquired::Granted(token));
         }
-        let token = self.next_token(floor, wall_micros).map_err(|error| error.about(&name))?;
-        self.high_water = token;
+        let token = next_token(&mut self.high_water, floor, self.wall).map_err(|error| error.about(&name))?;
         let ends = self.now + ttl;
-        let record = Record { owner: Some(owner), token, ttl, ends, granted_at: wall_micros, metadata };
+        let record = Record { owner: Some(owner), token, ttl, ends, granted_at: self.wall, metadata };
         self.ends.insert((ends, name.clone()));
         self.leases.insert(name.clone(), record);
         self.waiting.stop_waiting(&name, handle);
         self.waiting.held(&name, handle, Wake::Held { token, ttl });
         Ok(Acquired::Granted(token))
-    }
-
-    /// Above every token before, above the floor, and not below the wall clock: so tokens also rise from one
-    /// run of the program to the next.
-    fn next_token(&self, floor: Token, wall_micros: u64) -> Result<Token, StoreError> {
-        let highest = self.high_water.get().max(floor.get()).max(wall_micros.saturating_sub(1));
-        let next = highest.checked_add(1).map(Token::new);
-        next.ok_or_else(|| StoreError::rejected("no token is left above the highest one that was given"))
     }
 
     pub(crate) fn renew(&mut self, request: &Renew) -> Renewed {
@@ -150,10 +143,7 @@ impl State {
     }
 
     pub(crate) fn list(&self, after: Option<&LeaseName>, most: usize) -> Vec<LeaseRecord> {
-        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.leases
-            .range::<LeaseName, _>((after, Bound::Unbounded))
-            .take(most)
+        page(&self.leases, after, most)
             .map(|(name, record)| LeaseRecord::new(name.clone(), record.holder(self.now)))
             .collect()
     }
@@ -184,8 +174,83 @@ impl State {
         self.waiting.wait(name, handle, free_at + WAITER_GRACE);
     }
 
+    pub(crate) fn timer(&mut self, request: &TimerRequest) -> Result<TimerAnswer, StoreError> {
+        let TimerRequest { name, act, timeout: _ } = request;
+        let time = self.time();
+        let mut record = self.timers.remove(name);
+        let high_water = &mut self.high_water;
+        let token = |floor| next_token(high_water, floor, time.wall);
+        let answer = TimerRecord::apply(&mut record, act, time, token);
+        if let Some(record) = record {
+            self.timers.insert(name.clone(), record);
+        }
+        answer
+    }
+
+    pub(crate) fn timers(&self, after: Option<&TimerName>, most: usize) -> Vec<TimerEntry> {
+        page(&self.timers, after, most)
+            .map(|(name, record)| TimerEntry::new(name.clone(), record.clone(), self.time()))
+            .collect()
+    }
+
+    pub(crate) fn report(&mut self, report: &RunReport) {
+        let time = self.time();
+        let runs = self.jobs.entry(report.job.clone()).or_default();
+        if let Some(run) = runs.iter_mut().find(|run| run.owner == *report.owner) {
+            run.report(report, time);
+        } else {
+            runs.push_front(KeptRun::new(report, time));
+            runs.truncate(RunReport::MOST_RUNS);
+        }
+    }
+
+    pub(crate) fn jobs(&self, after: Option<&JobName>, most: usize) -> Vec<JobRecord> {
+        page(&self.jobs, after, most)
+            .filter_map(|(name, _)| JobRecord::of(name.clone(), &self.runs(name)))
+            .collect()
+    }
+
+    pub(crate) fn runs(&self, job: &JobName) -> Vec<RunRecord> {
+        self.jobs.get(job).into_iter().flatten().map(|run| run.record(self.now)).collect()
+    }
+
+    pub(crate) fn forget_job(&mut self, job: &JobName) -> bool {
+        self.jobs.remove(job).is_some()
+    }
+
+    const fn time(&self) -> StoreTime {
+        StoreTime { wall: self.wall, now: self.now }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_high_water(&mut self, token: Token) {
+        self.high_water = token;
+    }
+
+    /// Nothing of leases is left.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.leases.is_empty() && self.ends.is_empty() && self.waiting.is_empty()
     }
+}
+
+/// Above every token before, above the floor, and not below the wall clock: so tokens also rise from one run of the
+/// program to the next.
+fn next_token(high_water: &mut Token, floor: Token, wall: Timestamp) -> Result<Token, StoreError> {
+    let highest = high_water.get().max(floor.get()).max(clock::micros(wall).saturating_sub(1));
+    let next = highest.checked_add(1).map(Token::new);
+    let token =
+        next.ok_or_else(|| StoreError::rejected("no token is left above the highest one that was given"))?;
+    *high_water = token;
+    Ok(token)
+}
+
+/// At most `most` entries after `after`.
+fn page<'a, K: Ord, V>(
+    map: &'a BTreeMap<K, V>,
+    after: Option<&K>,
+    most: usize,
+) -> impl Iterator<Item = (&'a K, &'a V)> {
+    let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+    map.range::<K, _>((after, Bound::Unbounded)).take(most)
 }

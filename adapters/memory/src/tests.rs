@@ -24,7 +24,7 @@ struct Time(Arc<AtomicU64>);
 impl Time {
     fn store(&self) -> MemoryStore {
         let time = self.clone();
-        MemoryStore::with_clocks(move || time.now(), || 1_000)
+        MemoryStore::with_clocks(move || time.now(), || Timestamp::from_nanos(1_000_000))
     }
 
     fn now(&self) -> Instant {
@@ -250,7 +250,8 @@ fn tokens_begin_at_the_wall_clock_and_rise_when_it_stands_still() {
 
 #[test]
 fn when_no_token_is_left_the_grant_is_refused() {
-    let store = MemoryStore::with_clocks(|| Instant::ZERO, || u64::MAX);
+    let store = MemoryStore::new();
+    store.now(|state| state.set_high_water(Token::new(u64::MAX - 1)));
     get(&store, &name("the last"), 1);
     let request = request(&name("one more"), 1, false);
     let error = block_on(SimpleStore::acquire(&store, request)).expect_err("no token is left");

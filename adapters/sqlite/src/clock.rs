@@ -1,7 +1,7 @@
 //! The clock that all processes of a machine share, and what tells one boot from another.
 
 use tenure_store::StoreError;
-pub(crate) use tenure_store::clock::{now, wall_micros};
+pub(crate) use tenure_store::clock::{micros, now, wall};
 
 /// What the records' times are relative to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 use rusqlite::config::DbConfig;
-use tenure_core::{Instant, LeaseName};
+use tenure_core::{Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, Eviction, LeaseRecord, Operation, Outcome, Renewed, StoreError, StoreErrorKind,
+    Acquired, Answer, Eviction, JobRecord, LeaseRecord, Operation, Outcome, Renewed, RunRecord, RunReport,
+    StoreError, StoreErrorKind, TimerAnswer, TimerEntry,
 };
 
 use crate::clock;
@@ -168,7 +169,7 @@ impl Database {
                 } else {
                     Err(error.clone())
                 };
-                outcome.map_err(|error| error.about(operation.name()))
+                outcome.map_err(|error| error.about(operation.subject()))
             })
             .collect()
     }
@@ -194,7 +195,16 @@ impl Database {
         // It was replaced in the meantime: what was done was done to a file that nobody sees any more.
         let void = |outcome: Outcome| match outcome {
             Ok(Answer::Renew(_)) => Ok(Answer::Renew(Renewed::NotYours)),
-            Ok(Answer::Acquire(Acquired::Granted(_))) => Err(StoreError::transient(format!(
+            Ok(Answer::Timer(TimerAnswer::Renewed)) => Ok(Answer::Timer(TimerAnswer::NotYours)),
+            Ok(
+                Answer::Acquire(Acquired::Granted(_))
+                | Answer::Timer(
+                    TimerAnswer::Read { .. }
+                    | TimerAnswer::Granted(_)
+                    | TimerAnswer::Taken
+                    | TimerAnswer::Overlaps,
+                ),
+            ) => Err(StoreError::transient(format!(
                 "{}: the file was replaced; try again",
                 self.path().display()
             ))),
@@ -288,6 +298,39 @@ impl Database {
         until: Instant,
     ) -> Result<Option<LeaseRecord>, StoreError> {
         self.write("can't take a lease away", until, |transaction| transaction.evict(name, how))
+    }
+
+    /// What timers there are.
+    pub(crate) fn timers(
+        &mut self,
+        after: Option<&TimerName>,
+        most: usize,
+    ) -> Result<Vec<TimerEntry>, StoreError> {
+        self.read("can't list the timers", |transaction| transaction.timers(after, most))?
+    }
+
+    /// Keeps what a run reports.
+    pub(crate) fn report(&mut self, report: &RunReport, until: Instant) -> Result<(), StoreError> {
+        self.write("can't record a run", until, |transaction| transaction.report(report).map(Ok))
+    }
+
+    /// What jobs there are.
+    pub(crate) fn jobs(
+        &mut self,
+        after: Option<&JobName>,
+        most: usize,
+    ) -> Result<Vec<JobRecord>, StoreError> {
+        self.read("can't list the jobs", |transaction| transaction.jobs(after, most))
+    }
+
+    /// The runs of a job.
+    pub(crate) fn runs(&mut self, job: &JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.read("can't read the runs of a job", |transaction| transaction.runs(job))
+    }
+
+    /// Removes the records of a job.
+    pub(crate) fn forget_job(&mut self, job: &JobName, until: Instant) -> Result<bool, StoreError> {
+        self.write("can't forget a job", until, |transaction| transaction.forget_job(job).map(Ok))
     }
 
     /// What those who watch a lease want to know of it.

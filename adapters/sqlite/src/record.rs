@@ -1,15 +1,14 @@
 //! A row of the table of leases.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Row, types::ValueRef};
-use tenure_core::{Instant, LeaseName, Token};
+use tenure_core::{Instant, Token};
 use tenure_store::clock::wall_time;
 use tenure_store::{Holder, Metadata};
 
 use crate::liveness::HandleId;
-use crate::schema::FORMAT;
+use crate::schema::ROW_FORMAT;
 
 /// The columns, in the order in which [`Record::read`] takes them.
 pub(crate) const COLUMNS: &str =
@@ -51,18 +50,8 @@ impl Record {
             Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
             _ => String::new(),
         };
-        match row.get::<_, i64>(1) {
-            Ok(format) if format == i64::from(FORMAT) => {}
-            Ok(format) => {
-                return Self::Unreadable {
-                    owner: owner(),
-                    problem: format!(
-                        "the record has format {format}, this program knows format {FORMAT}; update it to see \
-                         who holds the lease"
-                    ),
-                };
-            }
-            Err(error) => return Self::Unreadable { owner: owner(), problem: damaged(&error) },
+        if let Err(problem) = check_format(row, 1) {
+            return Self::Unreadable { owner: owner(), problem };
         }
         match Lease::read(row) {
             Ok(lease) => Self::Readable(lease),
@@ -99,37 +88,54 @@ impl Record {
     }
 }
 
-fn damaged(error: &rusqlite::Error) -> String {
+pub(crate) fn damaged(error: &rusqlite::Error) -> String {
     format!("the record is damaged: {error}")
+}
+
+/// Refuses a row of another format, which stands in this column, with the reason.
+pub(crate) fn check_format(row: &Row<'_>, column: usize) -> Result<(), String> {
+    match row.get::<_, i64>(column) {
+        Ok(format) if format == i64::from(ROW_FORMAT) => Ok(()),
+        Ok(format) => Err(format!(
+            "the record has format {format}, this program knows format {ROW_FORMAT}; update it to read the record"
+        )),
+        Err(error) => Err(damaged(&error)),
+    }
+}
+
+/// A number that can't be negative.
+pub(crate) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value: i64 = row.get(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+/// What is kept for people: host, process id and text, from this column on.
+pub(crate) fn metadata(row: &Row<'_>, first: usize) -> rusqlite::Result<Metadata> {
+    let mut metadata = Metadata::new();
+    metadata.host = row.get(first)?;
+    metadata.pid = row.get(first + 1)?;
+    metadata.text = row.get(first + 2)?;
+    Ok(metadata)
 }
 
 impl Lease {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let whole = |index: usize| -> rusqlite::Result<u64> {
-            let value: i64 = row.get(index)?;
-            u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, value))
-        };
-        let text = |index: usize| -> rusqlite::Result<Option<Arc<str>>> { row.get(index) };
-        let mut metadata = Metadata::new();
-        metadata.host = text(10)?;
-        metadata.pid = row.get(11)?;
-        metadata.text = text(12)?;
         Ok(Self {
-            token: Token::new(whole(2)?),
+            token: Token::new(whole(row, 2)?),
             owner: row.get(3)?,
             boot: row.get(4)?,
-            expires: Instant::from_nanos(whole(5)?),
-            ttl: Duration::from_nanos(whole(6)?),
+            expires: Instant::from_nanos(whole(row, 5)?),
+            ttl: Duration::from_nanos(whole(row, 6)?),
             since: row.get(7)?,
             handle: HandleId::from_bytes(row.get_ref(8)?.as_blob()?),
             early: row.get(9)?,
-            metadata,
+            metadata: metadata(row, 10)?,
         })
     }
 }
 
-/// The name in the first column; `None` if it can't be the name of a lease.
-pub(crate) fn name(row: &Row<'_>) -> Option<LeaseName> {
+/// The name in the first column; `None` if it can't be one.
+pub(crate) fn name<T>(row: &Row<'_>, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     let bytes = row.get_ref(0).ok()?.as_blob().ok()?;
-    LeaseName::new(str::from_utf8(bytes).ok()?).ok()
+    read(str::from_utf8(bytes).ok()?)
 }

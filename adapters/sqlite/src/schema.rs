@@ -21,11 +21,16 @@ use crate::options::SqliteOptions;
 
 /// `PRAGMA application_id` of our databases: "Tenr" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x5465_6e72;
-/// `PRAGMA user_version`: the format of the tables that this crate writes and reads.
-pub(crate) const FORMAT: i32 = 1;
+/// `PRAGMA user_version`: the format of the tables that this crate writes and reads. Databases of the earlier ones are
+/// brought up to it when they are opened.
+pub(crate) const FORMAT: i32 = 2;
+/// The first format.
+const OLDEST: i32 = 1;
+/// The column `format` of the rows that this crate writes and reads.
+pub(crate) const ROW_FORMAT: i32 = 1;
 
 /// The tables of format 1. They are described in the documentation of the crate.
-pub(crate) const TABLES: &str = "
+pub(crate) const LEASE_TABLES: &str = "
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     boot TEXT NOT NULL,
@@ -57,6 +62,60 @@ CREATE TABLE waiter (
     chosen INTEGER NOT NULL,
     PRIMARY KEY (name, handle)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What format 2 adds.
+pub(crate) const TIMER_TABLES: &str = "
+CREATE TABLE timer (
+    name BLOB NOT NULL PRIMARY KEY,
+    format INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    base_n INTEGER NOT NULL,
+    base_at INTEGER NOT NULL,
+    schedule TEXT NOT NULL,
+    next_n INTEGER,
+    next_at INTEGER,
+    next_schedule TEXT,
+    last INTEGER NOT NULL,
+    claimed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE claim (
+    name BLOB NOT NULL,
+    tick INTEGER NOT NULL,
+    format INTEGER NOT NULL,
+    owner TEXT NOT NULL,
+    token INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    expires INTEGER NOT NULL,
+    ttl INTEGER NOT NULL,
+    begun INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    handle BLOB NOT NULL,
+    early INTEGER NOT NULL,
+    host TEXT,
+    pid INTEGER,
+    text TEXT,
+    PRIMARY KEY (name, tick)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE run (
+    job BLOB NOT NULL,
+    owner TEXT NOT NULL,
+    format INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    tick INTEGER,
+    started INTEGER NOT NULL,
+    ended INTEGER,
+    outcome TEXT,
+    text TEXT,
+    boot TEXT NOT NULL,
+    expires INTEGER NOT NULL,
+    silent INTEGER NOT NULL,
+    handle BLOB NOT NULL,
+    early INTEGER NOT NULL,
+    PRIMARY KEY (job, owner)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX run_by_number ON run (job, number);
 ";
 
 /// A database that is open and checked.
@@ -126,6 +185,7 @@ pub(crate) fn open(options: &SqliteOptions, until: Instant) -> Result<Opened, St
     }
     wait_while_busy(&path, doing, until, || configure(&connection))?;
     create_tables(&connection, &path, until)?;
+    upgrade(&connection, &path, until)?;
     use_wal(&connection, &path, until)?;
     check_pages(&connection, &path, until)?;
     enter_boot(&connection, &path, &boot, until)?;
@@ -218,10 +278,10 @@ fn check_ids(path: &Path, (application, format): (i32, i32)) -> Result<(), Store
             path.display()
         )));
     }
-    check_format(path, format)
+    if (OLDEST..FORMAT).contains(&format) { Ok(()) } else { check_format(path, format) }
 }
 
-/// Refuses every format but ours.
+/// Refuses every format but ours, also the earlier ones: a database that is open has been brought up to it.
 pub(crate) fn check_format(path: &Path, format: i32) -> Result<(), StoreError> {
     if format == FORMAT {
         return Ok(());
@@ -266,9 +326,31 @@ fn create_tables(connection: &Connection, path: &Path, until: Instant) -> Result
             return Ok(check_ids(path, ids));
         }
         connection.execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; {TABLES}
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};
+             {LEASE_TABLES} {TIMER_TABLES}
              INSERT INTO store VALUES (1, '', 0, 0);"
         ))?;
+        Ok(Ok(()))
+    })
+}
+
+/// Brings a database of an earlier format up to ours. What stands in it stays; programs that know only the earlier
+/// format are refused from then on.
+fn upgrade(connection: &Connection, path: &Path, until: Instant) -> Result<(), StoreError> {
+    let doing = "can't bring the store up to the format of this program";
+    let (_, format) = wait_while_busy(path, doing, until, || ids(connection))?;
+    if format == FORMAT {
+        return Ok(());
+    }
+    transaction(connection, path, doing, until, |connection| {
+        let known = ids(connection)?;
+        if let Err(error) = check_ids(path, known) {
+            return Ok(Err(error));
+        }
+        // Another process may have done it by now.
+        if known.1 < FORMAT {
+            connection.execute_batch(&format!("{TIMER_TABLES} PRAGMA user_version = {FORMAT};"))?;
+        }
         Ok(Ok(()))
     })
 }
@@ -336,7 +418,7 @@ fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant)
             params![boot.id, boot.time_namespace],
         )?;
         // What a newer version wrote counts as held until that version removes it.
-        connection.execute("DELETE FROM lease WHERE format = ?1", [FORMAT])?;
+        connection.execute("DELETE FROM lease WHERE format = ?1", [ROW_FORMAT])?;
         connection.execute("DELETE FROM waiter", [])?;
         Ok(Ok(()))
     })
@@ -456,11 +538,15 @@ mod tests {
         header[60..64].copy_from_slice(&FORMAT.to_be_bytes());
         assert_eq!(check_header(path, &header), Ok(()));
         assert_eq!(check_header(path, &[]), Ok(()), "an empty file becomes a store");
+        header[60..64].copy_from_slice(&OLDEST.to_be_bytes());
+        assert_eq!(check_header(path, &header), Ok(()), "it is brought up to ours");
         let refused = |header: &[u8]| check_header(path, header).unwrap_err().to_string();
         assert!(refused(&header[..70]).contains("not an SQLite database"));
         assert!(refused(&[b'x'; HEADER]).contains("not an SQLite database"));
-        header[63] = 2;
-        assert!(refused(&header).contains("format 2"));
+        for format in [FORMAT + 1, OLDEST - 1, -1] {
+            header[60..64].copy_from_slice(&format.to_be_bytes());
+            assert!(refused(&header).contains(&format!("format {format},")));
+        }
         header[71] = 0;
         assert!(refused(&header).contains("another program"));
     }

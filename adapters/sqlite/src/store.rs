@@ -5,8 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::channel::oneshot;
-use tenure_core::{ConfigError, LeaseName};
-use tenure_store::{Eviction, Hints, LeaseRecord, Limits, Operation, Replies, Store, StoreError};
+use tenure_core::{ConfigError, JobName, LeaseName, TimerName};
+use tenure_store::{
+    Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
+    StoreError, TimerEntry,
+};
 
 use crate::clock;
 use crate::hints::HintQueue;
@@ -209,7 +212,7 @@ impl Store for SqliteStore {
             Err(refused) => {
                 if let (error, Job::Batch(mut batch)) = *refused {
                     for (index, operation) in batch.operations.iter().enumerate() {
-                        batch.replies.deliver(index, Err(error.clone().about(operation.name())));
+                        batch.replies.deliver(index, Err(error.clone().about(operation.subject())));
                     }
                 }
             }
@@ -239,6 +242,28 @@ impl Store for SqliteStore {
     async fn unwatch(&self, name: LeaseName) {
         // If it can't be done now, the registration ends by itself.
         let _ = self.ask(|reply| Job::Unwatch(name, reply)).await;
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.ask(|reply| Job::Timers { after, most, reply }).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        LIMITS.check_report(&report)?;
+        let until = clock::now() + report.timeout;
+        self.ask(|reply| Job::Report(report, until, reply)).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        self.ask(|reply| Job::Jobs { after, most, reply }).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.ask(|reply| Job::Runs(job, reply)).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        self.ask(|reply| Job::ForgetJob(job, reply)).await
     }
 
     async fn close(&self) {

@@ -6,16 +6,16 @@
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use tenure_core::{Instant, LeaseName, Owner, Token};
+use tenure_core::{Instant, LeaseName, Owner, Timestamp, Token};
 use tenure_store::{
     Acquire, Acquired, Answer, Eviction, LeaseRecord, Limits, Metadata, Operation, Outcome, Release,
-    Released, Renew, Renewed, StoreError, check_floor,
+    Released, Renew, Renewed, StoreError, check_claim_floor, check_floor,
 };
 
 use crate::clock;
 use crate::liveness::{HandleId, Life, LiveFolder, Liveness};
 use crate::record::{self, Lease, Record};
-use crate::schema::{FORMAT, Opened};
+use crate::schema::{Opened, ROW_FORMAT};
 
 /// One transaction's view of the world.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Transaction<'a> {
     /// Read after the transaction had begun. It stands still within it: that makes records end early rather
     /// than late, and lets others wait longer rather than shorter.
     pub(crate) now: Instant,
+    /// The wall clock at the same time. Timers go by it.
+    pub(crate) wall: Timestamp,
     /// The highest token that this handle has ever seen here, above which it stays even if the file was
     /// put back to an older state.
     pub(crate) high_water: u64,
@@ -37,7 +39,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 /// The answer to one operation, in a transaction that is sound.
-type Step<T> = rusqlite::Result<Result<T, StoreError>>;
+pub(crate) type Step<T> = rusqlite::Result<Result<T, StoreError>>;
 
 /// SQLite's integers are signed; what is above is refused, with room for a few more grants.
 const HIGHEST_TOKEN: u64 = i64::MAX as u64 - 1;
@@ -46,7 +48,8 @@ impl<'a> Transaction<'a> {
     /// What a handle does from now on with the database that it has open.
     pub(crate) fn over(opened: &'a Opened, live: &'a LiveFolder, me: &'a Liveness, high_water: u64) -> Self {
         let (connection, boot) = (&opened.connection, opened.boot.id.as_str());
-        Self { connection, boot, live, me, now: clock::now(), high_water, ring: false }
+        let (now, wall) = (clock::now(), clock::wall());
+        Self { connection, boot, live, me, now, wall, high_water, ring: false }
     }
 }
 
@@ -56,8 +59,9 @@ impl Transaction<'_> {
             Operation::Acquire(request) => self.acquire(request)?.map(Answer::Acquire),
             Operation::Renew(request) => Ok(Answer::Renew(self.renew(request)?)),
             Operation::Release(request) => Ok(Answer::Release(self.release(request)?)),
+            Operation::Timer(request) => self.timer(request)?.map(Answer::Timer),
         };
-        Ok(outcome.map_err(|error| error.about(operation.name())))
+        Ok(outcome.map_err(|error| error.about(operation.subject())))
     }
 
     fn acquire(&mut self, request: &Acquire) -> Step<Acquired> {
@@ -173,13 +177,13 @@ impl Transaction<'_> {
         lease.early && lease.handle.is_some_and(|handle| self.life(handle) == Life::Dead)
     }
 
-    fn life(&self, handle: HandleId) -> Life {
+    pub(crate) fn life(&self, handle: HandleId) -> Life {
         self.live.life(handle, self.me)
     }
 
     /// Above every earlier grant's, above `at_least`, and above the wall clock: if the file is lost together
     /// with its high water, tokens still go on rising.
-    fn next_token(&mut self, at_least: u64) -> Step<Token> {
+    pub(crate) fn next_token(&mut self, at_least: u64) -> Step<Token> {
         let (stored, boot) = self.state()?;
         if boot != self.boot {
             return Ok(Err(StoreError::unsupported(
@@ -194,7 +198,7 @@ impl Transaction<'_> {
                  more; was it changed by hand?"
             ))));
         }
-        let token = highest.max(clock::wall_micros().saturating_sub(1)) + 1;
+        let token = highest.max(clock::micros(self.wall).saturating_sub(1)) + 1;
         self.connection
             .prepare_cached("UPDATE store SET high_water = ?1 WHERE one = 1")?
             .execute([signed(token)])?;
@@ -228,13 +232,13 @@ impl Transaction<'_> {
             )?
             .execute(params![
                 name.as_str().as_bytes(),
-                FORMAT,
+                ROW_FORMAT,
                 signed(token.get()),
                 owner.to_string(),
                 self.boot,
                 signed((self.now + request.ttl).as_nanos()),
                 duration(request.ttl),
-                signed(clock::wall_micros()),
+                signed(clock::micros(self.wall)),
                 self.me.handle().as_bytes(),
                 self.me.is_visible(),
                 host.as_deref(),
@@ -276,7 +280,7 @@ pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn duration(value: std::time::Duration) -> i64 {
+pub(crate) fn duration(value: std::time::Duration) -> i64 {
     i64::try_from(value.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -289,6 +293,7 @@ pub(crate) fn check(operation: &Operation, limits: &Limits) -> Result<(), StoreE
     limits.check(operation)?;
     match operation {
         Operation::Acquire(request) => check_floor(request, HIGHEST_FLOOR),
+        Operation::Timer(request) => check_claim_floor(request, HIGHEST_FLOOR),
         Operation::Renew(_) | Operation::Release(_) => Ok(()),
     }
 }
@@ -431,12 +436,14 @@ impl Transaction<'_> {
             .map(drop)
     }
 
-    /// The handles that hold leases, or wait for one.
+    /// The handles that hold leases or claims, wait for a lease, or run a job.
     pub(crate) fn named(&self) -> rusqlite::Result<BTreeSet<HandleId>> {
         self.connection
             .prepare_cached(
                 "SELECT handle FROM lease WHERE boot = ?1 AND expires > ?2
-                 UNION SELECT handle FROM waiter WHERE boot = ?1 AND expires > ?2",
+                 UNION SELECT handle FROM waiter WHERE boot = ?1 AND expires > ?2
+                 UNION SELECT handle FROM claim WHERE boot = ?1 AND expires > ?2
+                 UNION SELECT handle FROM run WHERE boot = ?1 AND expires > ?2 AND outcome IS NULL",
             )?
             .query_map(params![self.boot, signed(self.now.as_nanos())], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(HandleId::from_bytes))
@@ -458,7 +465,7 @@ impl Transaction<'_> {
         {
             let record = Record::read(row);
             if !record.is_over(self.boot, self.now)
-                && let Some(name) = record::name(row)
+                && let Some(name) = record::name(row, |text| LeaseName::new(text).ok())
             {
                 listed.push(LeaseRecord::new(name, record.holder(self.now)));
             }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use tenure_core::{Instant, LeaseName};
+use tenure_core::{Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, Eviction, LeaseRecord, Limits, Operation, Outcome, Renewed, Replies, StoreError,
-    StoreErrorKind,
+    Acquired, Answer, Eviction, JobRecord, LeaseRecord, Limits, Operation, Outcome, Renewed, Replies,
+    RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer, TimerEntry, TimerRequest,
 };
 
 use crate::clock;
@@ -28,8 +28,26 @@ use crate::watcher::Watcher;
 pub(crate) enum Job {
     Batch(Batch),
     Inspect(LeaseName, Reply<Option<LeaseRecord>>),
-    List { after: Option<LeaseName>, most: usize, reply: Reply<Vec<LeaseRecord>> },
+    List {
+        after: Option<LeaseName>,
+        most: usize,
+        reply: Reply<Vec<LeaseRecord>>,
+    },
     Evict(LeaseName, Eviction, Reply<Option<LeaseRecord>>),
+    Timers {
+        after: Option<TimerName>,
+        most: usize,
+        reply: Reply<Vec<TimerEntry>>,
+    },
+    /// It has until then.
+    Report(RunReport, Instant, Reply<()>),
+    Jobs {
+        after: Option<JobName>,
+        most: usize,
+        reply: Reply<Vec<JobRecord>>,
+    },
+    Runs(JobName, Reply<Vec<RunRecord>>),
+    ForgetJob(JobName, Reply<bool>),
     Watch(LeaseName, Reply<()>),
     Unwatch(LeaseName, Reply<()>),
     Liveness(Reply<Option<File>>),
@@ -146,6 +164,27 @@ impl Worker {
                 self.watcher.look_again();
                 let _ = reply.send(result.map_err(|error| error.about(&name)));
             }
+            Job::Timers { after, most, reply } => {
+                let result = self.open(patience()).and_then(|database| database.timers(after.as_ref(), most));
+                let _ = reply.send(result);
+            }
+            Job::Report(report, until, reply) => {
+                let result = self.open(until).and_then(|database| database.report(&report, until));
+                let _ = reply.send(result.map_err(|error| error.about(&report.job)));
+            }
+            Job::Jobs { after, most, reply } => {
+                let _ = reply
+                    .send(self.open(patience()).and_then(|database| database.jobs(after.as_ref(), most)));
+            }
+            Job::Runs(job, reply) => {
+                let result = self.open(patience()).and_then(|database| database.runs(&job));
+                let _ = reply.send(result.map_err(|error| error.about(&job)));
+            }
+            Job::ForgetJob(job, reply) => {
+                let until = patience();
+                let result = self.open(until).and_then(|database| database.forget_job(&job, until));
+                let _ = reply.send(result.map_err(|error| error.about(&job)));
+            }
             Job::Watch(name, reply) => {
                 let until = patience();
                 let result = self.open(until).map(drop).and_then(|()| match &mut self.database {
@@ -194,12 +233,16 @@ impl Worker {
             let operations: Vec<(&Operation, Instant)> =
                 open.iter().map(|&(b, o, until)| (&batches[b].operations[o], until)).collect();
             let outcomes = database.execute(&operations);
-            if operations.iter().any(|(operation, _)| !matches!(operation, Operation::Renew(_))) {
+            let may_wake =
+                |operation: &Operation| matches!(operation, Operation::Acquire(_) | Operation::Release(_));
+            if operations.iter().any(|(operation, _)| may_wake(operation)) {
                 self.watcher.look_again();
             }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {
-                if let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome {
-                    self.watcher.told_held(batches[b].operations[o].name(), holder);
+                if let Operation::Acquire(request) = &batches[b].operations[o]
+                    && let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome
+                {
+                    self.watcher.told_held(&request.name, holder);
                 }
                 batches[b].replies.deliver(o, outcome);
             }
@@ -232,7 +275,10 @@ impl Worker {
                 let operation = &batches[b].operations[o];
                 let outcome: Outcome = match operation {
                     Operation::Renew(_) if lost => Ok(Answer::Renew(Renewed::NotYours)),
-                    _ => Err(error.clone().about(operation.name())),
+                    Operation::Timer(TimerRequest { act: TimerAct::Renew { .. }, .. }) if lost => {
+                        Ok(Answer::Timer(TimerAnswer::NotYours))
+                    }
+                    _ => Err(error.clone().about(operation.subject())),
                 };
                 batches[b].replies.deliver(o, outcome);
                 false

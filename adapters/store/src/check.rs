@@ -27,13 +27,19 @@ impl Limits {
     /// As there.
     pub fn check_timer(&self, request: &TimerRequest) -> Result<(), StoreError> {
         let checked = match &request.act {
-            TimerAct::Read { schedule, .. } => check_schedule(schedule),
-            TimerAct::Change { change: TimerChange::Stage { schedule, .. }, .. } => {
-                check_schedule(schedule.text())
+            TimerAct::Read { schedule, last } => {
+                check_schedule(schedule).and_then(|()| check_tick(last.unwrap_or(0)))
             }
-            TimerAct::Claim(claim) => self.check_ttl(claim.ttl).and_then(|()| claim.metadata.check()),
+            TimerAct::Change { change: TimerChange::Stage { at, schedule }, .. } => {
+                check_schedule(schedule.text()).and_then(|()| check_tick(at.n))
+            }
+            TimerAct::Change { change: TimerChange::Rebase { last }, .. } => check_tick(*last),
+            TimerAct::Claim(claim) => self
+                .check_ttl(claim.ttl)
+                .and_then(|()| claim.metadata.check())
+                .and_then(|()| check_tick(claim.tick)),
             TimerAct::Renew { ttl, .. } => self.check_ttl(*ttl),
-            TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
+            TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
         };
         checked.map_err(|error| error.about(&request.name))
     }
@@ -94,6 +100,15 @@ fn check_schedule(text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
+fn check_tick(n: u64) -> Result<(), StoreError> {
+    let most = TimerRequest::HIGHEST_TICK;
+    if n > most {
+        let message = format!("the number of a tick can't be {n}: numbers of at most {most} are kept");
+        return Err(StoreError::rejected(message));
+    }
+    Ok(())
+}
+
 impl Metadata {
     /// Refuses a text, or a host name, of more than [`Metadata::MAX_TEXT_BYTES`].
     ///
@@ -119,13 +134,32 @@ impl Metadata {
 /// # Errors
 /// [`StoreErrorKind::Rejected`](crate::StoreErrorKind::Rejected), with the lease, the floor and the bound.
 pub fn check_floor(request: &Acquire, most: Token) -> Result<(), StoreError> {
-    let Acquire { name, floor, .. } = request;
-    if *floor > most {
-        let message = format!(
+    floor_at_most(request.floor, most).map_err(|error| error.about(&request.name))
+}
+
+/// The same for the floor of a claim.
+///
+/// # Errors
+/// As in [`check_floor`], with the timer.
+pub fn check_claim_floor(request: &TimerRequest, most: Token) -> Result<(), StoreError> {
+    match &request.act {
+        TimerAct::Claim(claim) => {
+            floor_at_most(claim.floor, most).map_err(|error| error.about(&request.name))
+        }
+        TimerAct::Read { .. }
+        | TimerAct::Change { .. }
+        | TimerAct::Renew { .. }
+        | TimerAct::Finish { .. }
+        | TimerAct::Forget => Ok(()),
+    }
+}
+
+fn floor_at_most(floor: Token, most: Token) -> Result<(), StoreError> {
+    if floor > most {
+        return Err(StoreError::rejected(format!(
             "the token would have to be above {floor}, but this store takes floors of at most {most}: \
-             the highest token that this process saw for the lease can't be right"
-        );
-        return Err(StoreError::rejected(message).about(name));
+             the highest token that this process saw can't be right"
+        )));
     }
     Ok(())
 }

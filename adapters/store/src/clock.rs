@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::Instant;
+use tenure_core::{Instant, Timestamp};
 
 /// The time since the machine was started, sleep included; all processes of the machine read the same.
 ///
@@ -44,17 +44,43 @@ pub fn now() -> Instant {
 /// clock of a mad machine from eating the tokens up.
 const LATEST_WALL_MICROS: u64 = 1 << 53;
 
+/// The wall clock, for timers and for what people read. It may step, and it decides nothing about a lease.
+///
+/// A clock before the year 1677 or after 2262 is read as one of these bounds.
+#[must_use]
+pub fn wall() -> Timestamp {
+    timestamp(SystemTime::now())
+}
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since_1970) => Timestamp::EPOCH + since_1970,
+        Err(before) => Timestamp::EPOCH.saturating_sub(before.duration()),
+    }
+}
+
 /// The wall clock in microseconds since 1970, between zero and the year 2255 whatever the clock says.
 ///
 /// It never decides whether a lease is over. It makes tokens rise even when a store's memory is lost.
 #[must_use]
 pub fn wall_micros() -> u64 {
-    clamp_wall(SystemTime::now())
+    micros(wall())
 }
 
-fn clamp_wall(time: SystemTime) -> u64 {
-    let since_1970 = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX).min(LATEST_WALL_MICROS)
+/// A time in microseconds since 1970, within the bounds of [`wall_micros`].
+#[must_use]
+pub fn micros(time: Timestamp) -> u64 {
+    u64::try_from(time.as_nanos() / 1_000).unwrap_or(0).min(LATEST_WALL_MICROS)
+}
+
+/// A time as the standard library has it; `None` if it is no time that this platform knows.
+#[must_use]
+pub fn system_time(time: Timestamp) -> Option<SystemTime> {
+    if time >= Timestamp::EPOCH {
+        UNIX_EPOCH.checked_add(time.saturating_since(Timestamp::EPOCH))
+    } else {
+        UNIX_EPOCH.checked_sub(Timestamp::EPOCH.saturating_since(time))
+    }
 }
 
 /// What [`wall_micros`] stands for; `None` if it is no time that this platform knows.
@@ -105,11 +131,18 @@ mod tests {
     #[test]
     fn a_wall_clock_before_1970_or_far_in_the_future_neither_panics_nor_wraps() {
         let year_1960 = UNIX_EPOCH - Duration::from_secs(10 * 365 * 86_400);
-        assert_eq!(clamp_wall(year_1960), 0);
+        assert_eq!(timestamp(year_1960), Timestamp::from_nanos(-10 * 365 * 86_400 * 1_000_000_000));
+        assert_eq!(micros(timestamp(year_1960)), 0);
         let year_2200 = UNIX_EPOCH + Duration::from_secs(230 * 365 * 86_400);
-        assert_eq!(clamp_wall(year_2200), 230 * 365 * 86_400 * 1_000_000);
+        assert_eq!(micros(timestamp(year_2200)), 230 * 365 * 86_400 * 1_000_000);
+        for time in [year_1960, year_2200] {
+            assert_eq!(system_time(timestamp(time)), Some(time));
+        }
         let year_300000 = UNIX_EPOCH + Duration::from_secs(298_000 * 365 * 86_400);
-        assert_eq!(clamp_wall(year_300000), LATEST_WALL_MICROS);
+        assert_eq!(timestamp(year_300000), Timestamp::MAX);
+        assert_eq!(micros(timestamp(year_300000)), LATEST_WALL_MICROS);
+        let year_1600 = UNIX_EPOCH - Duration::from_secs(370 * 365 * 86_400);
+        assert_eq!(timestamp(year_1600), Timestamp::from_nanos(i64::MIN));
         assert_eq!(wall_time(1), Some(UNIX_EPOCH + Duration::from_micros(1)));
         // 2020-01-01: a machine whose clock is behind that can't be meant.
         assert!(wall_micros() > 1_577_836_800_000_000);

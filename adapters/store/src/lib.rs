@@ -118,9 +118,9 @@ mod replies;
 mod timer;
 mod traits;
 
-pub use check::check_floor;
+pub use check::{check_claim_floor, check_floor};
 pub use error::{StoreError, StoreErrorKind, Topic};
-pub use job::{JobRecord, RunOutcome, RunRecord, RunReport, RunState};
+pub use job::{JobRecord, KeptRun, RunOutcome, RunRecord, RunReport, RunState};
 pub use operation::{
     Acquire, Acquired, Answer, Eviction, Holder, LeaseRecord, Metadata, Operation, Outcome, Release,
     Released, Renew, Renewed, Subject,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tenure_core::{CommandId, Event, LeaseName, Owner, Reply, TimerName, Token};
+use tenure_core::{CommandId, Event, Failure, LeaseName, Owner, Reply, TimerName, Token};
 
 use crate::{StoreError, TimerAnswer, TimerRequest};
 
@@ -197,6 +197,8 @@ impl Answer {
             Self::Renew(Renewed::NotYours)
             | Self::Release(Released::NotYours)
             | Self::Timer(TimerAnswer::NotYours) => Reply::NotYours,
+            // It is made anew by reading it, which comes next.
+            Self::Timer(TimerAnswer::Gone) => Reply::Failed(Failure::NotExecuted),
             Self::Timer(TimerAnswer::Read { view, at }) => {
                 return Event::TimerRead { id, view: view.clone(), at: *at };
             }

@@ -43,7 +43,7 @@ pub enum TimerAct {
         /// The last tick that the asker knows of; the record's is raised to it.
         last: Option<u64>,
     },
-    /// Change the record if it has this revision; tell it in any case.
+    /// Change the record if it has this revision; tell it in any case. It is never made.
     Change {
         /// The revision that is to be changed.
         revision: u64,
@@ -109,6 +109,8 @@ pub enum TimerAnswer {
         /// What the store's wall clock said.
         at: Timestamp,
     },
+    /// To [`TimerAct::Change`]: there is no such timer any more; nothing was done. Whoever has the timer reads it.
+    Gone,
     /// To [`TimerAct::Claim`]: the asker has the tick, with the whole TTL ahead.
     Granted(Token),
     /// To [`TimerAct::Claim`]: another has the tick, or the one that it must wait for.
@@ -189,14 +191,14 @@ impl TimerEntry {
 pub struct Claim {
     /// The number of the tick.
     pub tick: u64,
-    /// Who has it, `{instance}/{incarnation}.{n}`.
+    /// Who has it, or had it last, `{instance}/{incarnation}.{n}`.
     pub owner: String,
     /// Its fencing token.
     pub token: Token,
     /// The TTL that was asked for.
     pub ttl: Duration,
     /// When it is over by the store's clock of expiry, unless it is renewed. In the past if its owner is known to be
-    /// dead.
+    /// dead. [`Instant::ZERO`] once its owner has given it back, to be tried again by another.
     pub ends: Instant,
     /// How many runs were begun, this one included.
     pub begun: u32,
@@ -206,6 +208,18 @@ pub struct Claim {
     pub since: Timestamp,
     /// What its owner keeps with it.
     pub metadata: Metadata,
+}
+
+impl TimerRequest {
+    /// The highest number of a tick that stores take: a number that is wrong can't use up those that are left.
+    pub const HIGHEST_TICK: u64 = 1 << 62;
+}
+
+impl Claim {
+    /// Whether its owner has ended it, and it waits for another attempt.
+    fn is_given_back(&self) -> bool {
+        self.ends == Instant::ZERO
+    }
 }
 
 impl TimerRecord {
@@ -254,14 +268,8 @@ impl TimerRecord {
                 *record = None;
                 TimerAnswer::Removed
             }
-            // The record was forgotten: whoever has the timer reads it, and so makes it anew.
-            (TimerAct::Change { change, .. }, None) => {
-                let schedule = match change {
-                    TimerChange::Stage { schedule, .. } => schedule.text(),
-                    TimerChange::Rebase { .. } => return Ok(TimerAnswer::NotYours),
-                };
-                record.insert(Self::new(schedule, 0, time.wall)).told(time.wall)
-            }
+            // It was forgotten. Only a reader makes it anew, since it knows the number to go on from.
+            (TimerAct::Change { .. }, None) => TimerAnswer::Gone,
             (TimerAct::Claim(_), None) => TimerAnswer::Taken,
             (TimerAct::Renew { .. } | TimerAct::Finish { .. } | TimerAct::Forget, None) => {
                 TimerAnswer::NotYours
@@ -304,14 +312,14 @@ impl TimerRecord {
     /// What was to follow counts from its time on.
     fn follow(&mut self, wall: Timestamp) {
         if let Some(next) = self.next.take_if(|next| next.at.at <= wall) {
-            self.revision += 1;
+            self.revision = self.revision.saturating_add(1);
             self.base = next.at;
             self.schedule = next.schedule;
         }
     }
 
     fn change(&mut self, change: &TimerChange, wall: Timestamp) {
-        self.revision += 1;
+        self.revision = self.revision.saturating_add(1);
         match change {
             // What counts already need not follow.
             TimerChange::Stage { at: _, schedule } if schedule.text() == &*self.schedule => self.next = None,
@@ -334,7 +342,10 @@ impl TimerRecord {
     fn claim_of(&mut self, tick: u64, owner: &Owner, token: Option<Token>) -> Option<&mut Claim> {
         let owner = owner.to_string();
         let is_it = |claim: &&mut Claim| {
-            claim.tick == tick && claim.owner == owner && token.is_none_or(|token| token == claim.token)
+            claim.tick == tick
+                && claim.owner == owner
+                && token.is_none_or(|token| token == claim.token)
+                && !claim.is_given_back()
         };
         self.claims.iter_mut().find(is_it)
     }
@@ -353,19 +364,25 @@ impl TimerRecord {
             remaining: claim.ends.saturating_since(time.now),
         };
 
-        let mut begun = 1;
+        let (mut begun, mut most) = (1, (*attempts).max(1));
         if let Some(claim) = self.claims.iter_mut().find(|claim| claim.tick == *tick) {
             let own = claim.owner == owner;
             if own && lives(claim) {
                 (claim.ends, claim.ttl) = (time.now + *ttl, *ttl);
                 return Ok(TimerAnswer::Granted(claim.token));
             }
+            // Nobody asks for what it has given back: this is a request that was long under way.
+            if own && claim.is_given_back() {
+                return Ok(TimerAnswer::Taken);
+            }
+            // What was promised of a run that was begun holds for those who come later, too.
+            most = claim.attempts.min(most);
             if lives(claim) {
-                return Ok(if *attempts > 1 { held(claim) } else { TimerAnswer::Taken });
+                return Ok(if most > 1 { held(claim) } else { TimerAnswer::Taken });
             }
             // Whoever still asks for it has not begun.
             begun = if own { claim.begun.max(1) } else { claim.begun.saturating_add(1) };
-            if begun > *attempts {
+            if begun > most {
                 return Ok(TimerAnswer::Taken);
             }
         } else if *tick <= self.claimed {
@@ -405,7 +422,7 @@ impl TimerRecord {
             ttl: *ttl,
             ends: time.now + *ttl,
             begun,
-            attempts: *attempts,
+            attempts: most,
             since: time.wall,
             metadata: metadata.clone(),
         };
@@ -422,7 +439,6 @@ impl TimerRecord {
         }
         // It stays for another attempt, free at once, and is not its owner's any more.
         claim.ends = Instant::ZERO;
-        claim.owner = String::new();
         let over = end == ClaimEnd::Finished || claim.begun >= claim.attempts;
         if over {
             self.claims.retain(|claim| claim.tick != tick);

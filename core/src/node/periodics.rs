@@ -119,7 +119,7 @@ impl<J: Jitter> Node<J> {
     /// A tick of the job is due here.
     pub(super) fn job_ticked(&mut self, key: PeriodicKey, due: DueTick) {
         let Some(entry) = self.periodics.get_mut(&key) else { return };
-        let dropped = entry.periodic.ticked(due);
+        let dropped = entry.periodic.ticked(self.now, due);
         self.output.extend(dropped.into_iter().map(Output::Notice));
         if entry.periodic.gives_way() && entry.periodic.may_claim() {
             self.give_way(key);
@@ -160,7 +160,7 @@ impl<J: Jitter> Node<J> {
             if !entry.periodic.may_claim() || (decides && entry.periodic.options.overlap != Overlap::Allow) {
                 return;
             }
-            let Some(due) = entry.periodic.next() else { return };
+            let Some(due) = entry.periodic.next(self.now) else { return };
             self.begin_run(key, due, false);
         }
     }

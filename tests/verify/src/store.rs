@@ -3,9 +3,14 @@
 //! The search and the simulation share it. Time comes in with each call, on the store's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::time::Duration;
 
-use tenure_core::{Acquisition, Command, Identity, Instant, LeaseName, Owner, Reply, Token, Wake};
+use tenure_core::{
+    Acquisition, Command, CommandId, Event, Failure, Identity, Instant, Jitter, LeaseName, Node, Owner,
+    Reply, TimerName, Token, Wake,
+};
+use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerRecord};
 
 /// A grant that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +46,8 @@ pub struct ModelStore {
     pub high_water: Token,
     /// Who wants hints.
     pub waiters: BTreeMap<LeaseName, BTreeSet<Waiter>>,
+    /// The timers, with the claims of their ticks.
+    pub timers: BTreeMap<TimerName, TimerRecord>,
 }
 
 impl ModelStore {
@@ -113,6 +120,21 @@ impl ModelStore {
         (Some(reply), Vec::new())
     }
 
+    /// Carries out an operation on a timer. Ticks go by the wall clock, and claims end by the other one.
+    pub fn execute_timer(&mut self, time: StoreTime, name: &TimerName, act: &TimerAct) -> TimerAnswer {
+        let Self { high_water, timers, .. } = self;
+        let mut record = timers.remove(name);
+        let answer = TimerRecord::apply(&mut record, act, time, |floor| -> Result<Token, Infallible> {
+            *high_water = Token::new((*high_water).max(floor).get().saturating_add(1));
+            Ok(*high_water)
+        });
+        timers.extend(record.map(|record| (name.clone(), record)));
+        match answer {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        }
+    }
+
     /// The unexpired record of a lease.
     #[must_use]
     pub fn holder(&self, now: Instant, name: &LeaseName) -> Option<&Record> {
@@ -144,4 +166,70 @@ impl ModelStore {
         };
         waiters.enumerate().map(woken).collect()
     }
+}
+
+/// What a command of this node asks of a timer, and of which one, at the moment in which it was emitted. `None` for
+/// commands about leases, and for those that are not for the store.
+#[must_use]
+pub fn timer_act<J: Jitter>(node: &Node<J>, command: &Command) -> Option<(TimerName, TimerAct)> {
+    let claim = |lease| node.claim(lease).map(|(name, _)| name.clone());
+    Some(match command {
+        Command::ReadTimer { timer, schedule, last, .. } => (
+            node.timer_name(*timer)?.clone(),
+            TimerAct::Read { schedule: schedule.text().into(), last: *last },
+        ),
+        Command::ChangeTimer { timer, revision, change, .. } => {
+            let act = TimerAct::Change { revision: *revision, change: change.clone() };
+            (node.timer_name(*timer)?.clone(), act)
+        }
+        Command::ClaimTick { lease, n, tick, ttl, floor, attempts, overlap, .. } => {
+            let claim_of = TickClaim {
+                tick: *tick,
+                owner: node.owner(*n),
+                ttl: *ttl,
+                floor: *floor,
+                attempts: *attempts,
+                overlap: *overlap,
+                metadata: Metadata::new(),
+            };
+            (claim(*lease)?, TimerAct::Claim(claim_of))
+        }
+        Command::Renew { lease, n, token, ttl, .. } => {
+            let (name, tick) = node.claim(*lease)?;
+            (name.clone(), TimerAct::Renew { tick, owner: node.owner(*n), token: *token, ttl: *ttl })
+        }
+        Command::FinishTick { lease, n, tick, token, end, .. } => {
+            let act = TimerAct::Finish { tick: *tick, owner: node.owner(*n), token: *token, end: *end };
+            (claim(*lease)?, act)
+        }
+        Command::Acquire { .. }
+        | Command::Release { .. }
+        | Command::Watch { .. }
+        | Command::Unwatch { .. }
+        | Command::StartWorkload { .. }
+        | Command::DrainWorkload { .. }
+        | Command::StopWorkload { .. } => return None,
+    })
+}
+
+/// What a node hears of this answer.
+#[must_use]
+pub fn timer_event(id: CommandId, act: &TimerAct, answer: TimerAnswer) -> Event {
+    let reply = match answer {
+        TimerAnswer::Read { view, at } => return Event::TimerRead { id, view, at },
+        TimerAnswer::Granted(token) => Reply::Granted { token },
+        TimerAnswer::Held { token, remaining } => {
+            Reply::Held { token: Some(token), remaining: Some(remaining) }
+        }
+        TimerAnswer::Taken => Reply::TickTaken,
+        TimerAnswer::Overlaps => Reply::TickOverlaps,
+        TimerAnswer::Renewed => Reply::Renewed,
+        TimerAnswer::Removed => Reply::Released { others_chosen: false },
+        // A timer that is gone can't be changed: whoever has it reads it, and so makes it anew.
+        TimerAnswer::NotYours if matches!(act, TimerAct::Change { .. }) => {
+            Reply::Failed(Failure::NotExecuted)
+        }
+        TimerAnswer::NotYours => Reply::NotYours,
+    };
+    Event::Reply { id, reply }
 }

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tenure_memory::MemoryStore;
-use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token, Wake};
+use tenure_store::core::{
+    Acquisition, Identity, Incarnation, JobName, LeaseName, Owner, TimerName, Token, Wake,
+};
 use tenure_store::{
-    Acquire, Acquired, Answer, Eviction, Hint, Hints, LeaseRecord, Limits, Metadata, Operation, Outcome,
-    Release, Released, Renew, Renewed, Replies, SimpleStore, Store, StoreError,
+    Acquire, Acquired, Answer, Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, Metadata, Operation,
+    Outcome, Release, Released, Renew, Renewed, Replies, RunRecord, RunReport, SimpleStore, Store,
+    StoreError, TimerEntry,
 };
 
 /// What is wrong with a store.
@@ -187,6 +190,7 @@ impl Broken {
                 request.token = request.token.map(|token| self.kept(token));
                 self.release(request).await.map(Answer::Release)
             }
+            Operation::Timer(request) => SimpleStore::timer(&self.inner, request).await.map(Answer::Timer),
         }
     }
 
@@ -428,6 +432,26 @@ impl Store for Broken {
         if self.fault != Fault::IgnoresUnwatch {
             SimpleStore::unwatch(&self.inner, name).await;
         }
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        SimpleStore::timers(&self.inner, after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        SimpleStore::report(&self.inner, report).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        SimpleStore::jobs(&self.inner, after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        SimpleStore::runs(&self.inner, job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        SimpleStore::forget_job(&self.inner, job).await
     }
 
     async fn close(&self) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::model::Visitor;
-use tenure_core::{Acquisition, Identity, Instant, RestartPolicy, Token};
+use tenure_core::{Acquisition, Identity, Instant, RestartPolicy, Tick, Timestamp, Token};
 
 use super::canonical::{Process, Tables};
 use super::config::TICK;
@@ -85,6 +85,18 @@ impl Visitor for Survey<'_> {
     fn failed_runs(&mut self, _: &mut u32, _: RestartPolicy) {}
 
     fn unresolved(&mut self, _: &mut u32, _: u32) {}
+
+    fn tick(&mut self, _: &mut Tick) {}
+
+    fn tick_number(&mut self, _: &mut u64) {}
+
+    fn revision(&mut self, _: &mut u64) {}
+
+    fn reading(&mut self, _: &mut Timestamp, _: &mut Instant, _: &mut Instant) {}
+
+    fn store_time(&mut self, _: &mut Timestamp) {}
+
+    fn late(&mut self, _: &mut Duration) {}
 
     fn identity(&mut self, _: &mut Identity) {}
 
@@ -216,6 +228,18 @@ impl Visitor for Rewrite<'_> {
     fn unresolved(&mut self, count: &mut u32, remembered: u32) {
         *count = (*count).min(remembered + 1);
     }
+
+    fn tick(&mut self, _: &mut Tick) {}
+
+    fn tick_number(&mut self, _: &mut u64) {}
+
+    fn revision(&mut self, _: &mut u64) {}
+
+    fn reading(&mut self, _: &mut Timestamp, _: &mut Instant, _: &mut Instant) {}
+
+    fn store_time(&mut self, _: &mut Timestamp) {}
+
+    fn late(&mut self, _: &mut Duration) {}
 
     fn identity(&mut self, identity: &mut Identity) {
         let Process { member, identity: own, .. } = self.process();

@@ -240,6 +240,12 @@ impl Step<'_> {
                 self.send(index, identity, Request(command));
                 Ok(())
             }
+            Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
+            | Command::ClaimTick { .. }
+            | Command::FinishTick { .. } => {
+                Err(violation("misuse", format!("{} has no timers: {command}", member.name())))
+            }
         }
     }
 
