@@ -34,7 +34,7 @@ impl<J: Jitter> Node<J> {
     ///
     /// # Errors
     /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::OverlapUnderLease`] if runs under one lease are to
-    /// overlap.
+    /// overlap; [`Misuse::Config`] if a setting of the timer breaks a rule.
     pub fn start_periodic(
         &mut self,
         now: Instant,
@@ -47,6 +47,7 @@ impl<J: Jitter> Node<J> {
         if options.lease.is_some() && options.overlap == Overlap::Allow {
             return Err(Misuse::OverlapUnderLease);
         }
+        options.timer.check()?;
         self.clamp(now);
         let key = PeriodicKey(self.next_machine());
         let timer = self.enter_timer(name.clone(), options.timer.clone(), Some(key));
