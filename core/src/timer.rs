@@ -231,7 +231,7 @@ impl<J: Jitter> Timer<J> {
         let Some(Answered { emitted, changed, again }) = self.answered(id) else { return false };
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
-        self.learn(reading, view, change);
+        self.learn(reading, view, changed);
         if again {
             self.note();
         }
