@@ -7,8 +7,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Failure, Identity, Instant, Jitter, LeaseName, Node, Owner,
-    Reply, TimerName, Token, Wake,
+    Acquisition, Command, Identity, Instant, Jitter, LeaseName, Node, Owner, Reply, TimerName, Token, Wake,
 };
 use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerRecord};
 
@@ -224,26 +223,4 @@ pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct>
         | Command::DrainWorkload { .. }
         | Command::StopWorkload { .. } => return None,
     })
-}
-
-/// What a node hears of this answer.
-#[must_use]
-pub fn timer_event(id: CommandId, act: &TimerAct, answer: TimerAnswer) -> Event {
-    let reply = match answer {
-        TimerAnswer::Read { view, at } => return Event::TimerRead { id, view, at },
-        TimerAnswer::Granted(token) => Reply::Granted { token },
-        TimerAnswer::Held { token, remaining } => {
-            Reply::Held { token: Some(token), remaining: Some(remaining) }
-        }
-        TimerAnswer::Taken => Reply::TickTaken,
-        TimerAnswer::Overlaps => Reply::TickOverlaps,
-        TimerAnswer::Renewed => Reply::Renewed,
-        TimerAnswer::Removed => Reply::Released { others_chosen: false },
-        // A timer that is gone can't be changed: whoever has it reads it, and so makes it anew.
-        TimerAnswer::NotYours if matches!(act, TimerAct::Change { .. }) => {
-            Reply::Failed(Failure::NotExecuted)
-        }
-        TimerAnswer::NotYours => Reply::NotYours,
-    };
-    Event::Reply { id, reply }
 }

@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use tenure_core::{AnySchedule, Command, Event, Exit, Identity, LeaseKey, Misuse, Notice, Token};
-use tenure_store::{StoreTime, TimerAct, TimerAnswer, TimerRecord};
+use tenure_store::{Answer, StoreTime, TimerAct, TimerAnswer, TimerRecord};
 
 use super::explore::Violation;
 use super::step::{Step, brief};
 use super::world::{Grant, Laws, Member, Run, What, Work, World, violation};
-use crate::store::{act, timer_act, timer_event};
+use crate::store::{act, timer_act};
 
 impl Step<'_> {
     fn time(&self) -> StoreTime {
@@ -28,7 +28,7 @@ impl Step<'_> {
             return Ok(());
         };
         let answer = store.execute_timer(time, &name, &act);
-        let event = timer_event(id, &act, answer);
+        let event = Answer::Timer(answer).event(id);
         Rc::make_mut(&mut member.node).handle(member.clock, event).map_err(misuse)
     }
 
@@ -77,7 +77,7 @@ impl Step<'_> {
         }
         if let Some(id) = command.id()
             && self.world.members[index].node.identity() == &identity
-            && let Event::Reply { id, reply } = timer_event(id, &act, answer)
+            && let Event::Reply { id, reply } = Answer::Timer(answer).event(id)
         {
             self.send(index, identity, What::Answer(id, reply));
         }
