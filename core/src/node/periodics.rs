@@ -298,6 +298,14 @@ impl<J: Jitter> Node<J> {
         }
     }
 
+    /// Whether this is the claim beside the lease of a run.
+    pub(super) fn is_beside(&self, lease: LeaseKey) -> bool {
+        let worker = self.leases.get(&lease).and_then(|entry| entry.worker);
+        let entry = worker.and_then(|worker| Some((worker, self.workers.get(&worker)?.run()?)));
+        let run = entry.and_then(|(worker, job)| self.periodics.get(&job)?.periodic.runs.get(&worker));
+        run.is_some_and(|run| run.claim == Some(lease))
+    }
+
     fn run_mut(&mut self, worker: WorkerKey) -> Option<&mut Run> {
         let periodic = self.workers.get(&worker)?.run()?;
         self.periodics.get_mut(&periodic)?.periodic.runs.get_mut(&worker)
@@ -364,7 +372,20 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Whether a worker's start has left, or what became of it.
+    /// Whether a run may start: its claim may have been granted because that of a run before it is over at the store,
+    /// while its work has still to end here. Workers of other kinds may.
+    pub(super) fn may_run(&mut self, worker: WorkerKey) -> bool {
+        let job = self.workers.get(&worker).and_then(|entry| entry.run());
+        let Some(entry) = job.and_then(|job| self.periodics.get_mut(&job)) else { return true };
+        let others = entry.periodic.runs.values().any(|run| run.started);
+        let may = !others || entry.periodic.options.overlap == Overlap::Allow;
+        if !may && let Some(run) = entry.periodic.runs.get_mut(&worker) {
+            run.refused = Some(Refused::Missed(TickMiss::Overlap));
+        }
+        may
+    }
+
+    /// A worker's start has left.
     pub(super) fn run_started(&mut self, worker: WorkerKey) {
         let Some(periodic) = self.workers.get(&worker).and_then(|entry| entry.run()) else { return };
         let Some(entry) = self.periodics.get_mut(&periodic) else { return };

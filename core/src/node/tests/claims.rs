@@ -492,6 +492,25 @@ fn ticks_that_were_left_unfinished_are_taken_up_each_once_where_they_may_be_trie
 }
 
 #[test]
+fn what_is_granted_while_a_run_here_has_still_to_end_goes_back_unused() {
+    let mut options = job();
+    options.attempts = 2;
+    let mut bench = Bench::new(options);
+    let (id, _) = claim(&bench.to(1_100), 1);
+    bench.reply(id, HELD);
+    let (id, second) = claim(&bench.to(2_100), 2);
+    assert_eq!(starts(&bench.grant(id)), [second]);
+    // The claim of the second is over at the store, which this instance has still to hear.
+    let outputs = bench.to(10_300);
+    let of_first = |(id, _, tick): (CommandId, LeaseKey, u64)| (tick == 1).then_some(id);
+    let id = claims(&outputs).into_iter().find_map(of_first).expect("it looks again");
+    let outputs = bench.grant(id);
+    assert_eq!(starts(&outputs), []);
+    assert_eq!(finishes(&outputs), [(1, Some(Token::new(12)), ClaimEnd::NotStarted)]);
+    assert_eq!(skips(&outputs), [(1, TickMiss::Overlap)]);
+}
+
+#[test]
 fn a_run_elsewhere_that_outlasts_the_limit_of_lateness_is_not_called_missed() {
     let mut options = job();
     options.attempts = 2;
@@ -755,6 +774,16 @@ fn the_clock_of_the_store_decides_so_skewed_clocks_claim_the_same_numbers() {
         })
         .collect();
     assert_eq!(numbers, [[1], [1]]);
+}
+
+#[test]
+fn an_exit_of_what_never_started_changes_nothing() {
+    let mut bench = Bench::new(job());
+    let (id, lease) = claim(&bench.to(1_100), 1);
+    let before = bench.node.clone();
+    assert_eq!(bench.exit(lease, Exit::Completed), []);
+    assert_eq!(bench.node, before);
+    assert_eq!(starts(&bench.grant(id)), [lease]);
 }
 
 #[test]

@@ -187,6 +187,16 @@ fn a_claim_that_is_lost_during_the_run_changes_nothing_since_the_lease_keeps_oth
 }
 
 #[test]
+fn an_exit_of_the_claim_changes_nothing_since_no_work_is_under_it() {
+    let (mut bench, lease, claim_lease) = running();
+    let before = bench.node.clone();
+    assert_eq!(bench.exit(claim_lease, Exit::Completed), []);
+    assert_eq!(bench.node, before);
+    let outputs = bench.exit(lease, Exit::Stopped);
+    assert_eq!(finishes(&outputs), [(1, Some(Token::new(12)), ClaimEnd::Interrupted)]);
+}
+
+#[test]
 fn a_lease_that_is_lost_during_the_run_stops_it_and_leaves_the_tick_to_another_attempt() {
     let (mut bench, lease, _) = running();
     let mut at = 1_100;
