@@ -152,6 +152,15 @@ enum Request {
     Never,
 }
 
+/// A request that is answered.
+struct Answered {
+    emitted: Instant,
+    /// It was to change the record.
+    changed: bool,
+    /// Another is to follow.
+    again: bool,
+}
+
 /// Options take no part in it: they don't change.
 impl<J> PartialEq for Timer<J> {
     fn eq(&self, other: &Self) -> bool {
@@ -219,14 +228,10 @@ impl<J: Jitter> Timer<J> {
     /// The store has answered with its record and its time; tells whether that was of use.
     pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
         self.advance(now);
-        let (change, again) = match &self.request {
-            Request::Sent { change, again, .. } => (*change, *again),
-            Request::At(_) | Request::Never => (false, false),
-        };
-        let Some(emitted) = self.answered(id) else { return false };
+        let Some(Answered { emitted, changed, again }) = self.answered(id) else { return false };
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
-        self.learn(reading, view, change);
+        self.learn(reading, view, changed);
         if again {
             self.note();
         }
@@ -297,10 +302,12 @@ impl<J: Jitter> Timer<J> {
         }
     }
 
-    /// When the answered request was emitted, if its answer is still wanted.
-    fn answered(&self, id: CommandId) -> Option<Instant> {
+    /// The request that is answered, if its answer is still wanted.
+    fn answered(&self, id: CommandId) -> Option<Answered> {
         match &self.request {
-            Request::Sent { sequence, emitted, .. } if *sequence == id.sequence => Some(*emitted),
+            Request::Sent { sequence, emitted, change, again, .. } if *sequence == id.sequence => {
+                Some(Answered { emitted: *emitted, changed: *change, again: *again })
+            }
             Request::Sent { .. } | Request::At(_) | Request::Never => None,
         }
     }
