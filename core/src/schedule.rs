@@ -113,6 +113,15 @@ impl From<Every> for AnySchedule {
     }
 }
 
+/// A tick each period, see [`Every::new`].
+impl TryFrom<Duration> for AnySchedule {
+    type Error = ConfigError;
+
+    fn try_from(period: Duration) -> Result<Self, ConfigError> {
+        Every::new(period).map(Self::new)
+    }
+}
+
 /// A fixed period: tick n is due n periods after the base. Its text is `every 0.2s`, in decimal seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Every {
