@@ -131,7 +131,7 @@ impl<R: Runtime> Driver<R> {
         self.tell_node(now, Event::Timeout);
         let due = self.obey(now);
 
-        self.report(now);
+        busy |= self.report(now);
         // A request does nothing before it is polled.
         busy |= self.carrier.launch(now);
         self.trouble.sum_up(now);

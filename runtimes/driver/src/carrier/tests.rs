@@ -3,10 +3,12 @@ use std::task::Waker;
 
 use futures::future::pending;
 use tenure_core::{
-    Acquisition, Command, Failure, Identity, Incarnation, LeaseConfig, LeaseOptions, Node, Output, SplitMix,
-    StoreClock, Token,
+    Acquisition, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node, Output,
+    SplitMix, StoreClock, Token,
 };
-use tenure_store::{Acquire, Eviction, Hints, LeaseRecord, Metadata, Release, Renew};
+use tenure_store::{
+    Acquire, Eviction, Hints, JobRecord, LeaseRecord, Metadata, Release, Renew, RunRecord, TimerEntry,
+};
 
 use super::*;
 
@@ -28,8 +30,14 @@ impl Store for Silent {
                 Operation::Acquire(_) => "acquire",
                 Operation::Renew(_) => "renew",
                 Operation::Release(_) => "release",
+                Operation::Timer(request) => match request.act {
+                    TimerAct::Renew { tick, .. } => return format!("renew tick {tick}"),
+                    TimerAct::Finish { tick, .. } => return format!("finish tick {tick}"),
+                    _ => return "timer".to_owned(),
+                },
             };
-            format!("{kind} {}", operation.name())
+            let tenure_store::Subject::Lease(name) = operation.subject() else { panic!("{operation:?}") };
+            format!("{kind} {name}")
         });
         self.0.lock().unwrap().push(names.collect());
         pending().await
@@ -56,6 +64,26 @@ impl Store for Silent {
     }
 
     async fn unwatch(&self, _name: LeaseName) {
+        pending().await
+    }
+
+    async fn timers(&self, _after: Option<TimerName>, _most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        pending().await
+    }
+
+    async fn report(&self, _report: RunReport) -> Result<(), StoreError> {
+        pending().await
+    }
+
+    async fn jobs(&self, _after: Option<JobName>, _most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        pending().await
+    }
+
+    async fn runs(&self, _job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        pending().await
+    }
+
+    async fn forget_job(&self, _job: JobName) -> Result<bool, StoreError> {
         pending().await
     }
 
@@ -98,6 +126,7 @@ impl Bench {
     fn order_as(&mut self, kind: &str, name: LeaseName, id: CommandId, lease: LeaseKey) {
         let (owner, ttl, timeout) = (self.node.owner(Acquisition(1)), Duration::from_secs(15), TIMEOUT);
         let (token, floor, metadata) = (Token::new(1), Token::ZERO, Metadata::new());
+        let subject = Subject::Lease(name.clone());
         let operation = match kind {
             "acquire" => {
                 Operation::Acquire(Acquire { name, owner, ttl, floor, wait: true, metadata, timeout })
@@ -105,7 +134,7 @@ impl Bench {
             "renew" => Operation::Renew(Renew { name, owner, token, ttl, timeout }),
             _ => Operation::Release(Release { name, owner, token: Some(token), timeout }),
         };
-        self.carrier.order(Instant::ZERO, Order { id, lease, operation });
+        self.carrier.order(Instant::ZERO, Order { id, by: By::Lease(lease), subject, operation });
     }
 
     /// Everything that came back.
@@ -114,7 +143,8 @@ impl Bench {
         let mut all = Vec::new();
         while let Poll::Ready(delivery) = self.carrier.poll(now, &mut cx) {
             if let Delivery::Outcome { order, outcome } = delivery {
-                all.push((order.name.to_string(), outcome.unwrap_err().failure()));
+                let name = order.subject.lease().unwrap().to_owned();
+                all.push((name, outcome.unwrap_err().failure()));
             }
         }
         all

@@ -295,11 +295,14 @@ impl Records {
 }
 
 impl<R: Runtime> Driver<R> {
-    /// Sends the reports that are due.
-    pub(super) fn report(&mut self, now: Instant) {
+    /// Sends the reports that are due; tells whether there were any.
+    pub(super) fn report(&mut self, now: Instant) -> bool {
+        let mut any = false;
         while let Some((id, report)) = self.records.next(now) {
             self.carrier.report(now, id, report);
+            any = true;
         }
+        any
     }
 
     pub(super) fn reported(&mut self, now: Instant, id: u64, result: Result<(), StoreError>) {
