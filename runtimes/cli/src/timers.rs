@@ -138,7 +138,7 @@ fn describe(claim: &Claim, now: StoreTime) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tenure::store_contract::NextSchedule;
+    use tenure::store_contract::core::NextSchedule;
     use tenure::{TimerName, TimerRecord, Timestamp};
 
     use super::*;
