@@ -88,18 +88,21 @@
 mod url;
 
 pub use tenure_driver::core::{
-    ConfigError, Deadlines, Identity, Instant, LeaseConfig, LeaseName, NameError, Rate, ReleaseOutcome,
-    Restart, RestartPolicy, StopReason, StoreClock, Token,
+    AnySchedule, ConfigError, Deadlines, DueTick, Every, Identity, Instant, JobName, LeaseConfig, LeaseName,
+    Missed, NameError, Overlap, Rate, ReleaseOutcome, Restart, RestartPolicy, Schedule, StopReason,
+    StoreClock, Tick, TimerName, Timestamp, Token,
 };
 #[doc(no_inline)]
 pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{
-    Eviction, Holder, LeaseRecord, Limits, Metadata, SimpleStore, Store, StoreError, StoreErrorKind,
+    Eviction, Holder, JobRecord, LeaseRecord, Limits, Metadata, RunOutcome, RunRecord, RunState, SimpleStore,
+    Store, StoreError, StoreErrorKind, TimerEntry, TimerRecord,
 };
 pub use tenure_driver::{
-    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Ctx, DrainError, Interrupted, Lease, Lost,
-    LostReason, NoStore, Outcome, Progress, Renewals, RequestError, Runtime, Signal, StartError, Stats,
-    StillHeld, Tenure, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Ctx, DrainError, Interrupted, IntoSchedule,
+    JobRun, Jobs, Lease, Lost, LostReason, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus,
+    Progress, Renewals, RequestError, RunSetup, Runtime, Signal, StartError, Stats, StillHeld, Tenure, Timer,
+    TimerError, TimerSetup, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;

@@ -37,12 +37,10 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::command::{
-    AcquireFailure, Command, Deadlines, Event, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome,
-    Reply, Stop, StopReason, Wake,
-};
+use crate::command::{Command, Deadlines, Event, Failure, Misuse, Output, Reply, Stop, StopReason, Wake};
 use crate::jitter::{Jitter, up_to};
 use crate::name::{Acquisition, CommandId, LeaseKey, Token};
+use crate::notice::{AcquireFailure, LossReason, Notice, ReleaseOutcome};
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::untracked::Untracked;
@@ -308,7 +306,7 @@ impl<J: Jitter> Lease<J> {
     }
 
     /// Whether it wants a lease and has none.
-    fn is_candidate(&self) -> bool {
+    pub(crate) fn is_candidate(&self) -> bool {
         match &self.state {
             State::Idle(_) | State::Acquiring(_) | State::Waiting(_) => true,
             State::Releasing(releasing) => matches!(releasing.then, Then::Resume { .. }),

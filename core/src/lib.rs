@@ -13,6 +13,7 @@ mod lease;
 pub mod model;
 mod name;
 mod node;
+mod notice;
 mod periodic;
 #[cfg(not(tenure_planted))]
 mod planted;
@@ -27,8 +28,7 @@ mod untracked;
 mod worker;
 
 pub use command::{
-    AcquireFailure, ClaimEnd, Command, Deadlines, Event, Exit, Failure, LossReason, Misuse, Notice, Output,
-    ReleaseOutcome, Reply, Stop, StopReason, Wake,
+    ClaimEnd, Command, Deadlines, Event, Exit, Failure, Misuse, Output, Reply, Stop, StopReason, Wake,
 };
 pub use jitter::{Jitter, SplitMix};
 pub use lease::{Lease, LeaseOptions, WaitLimit};
@@ -37,6 +37,7 @@ pub use name::{
     PeriodicKey, TimerKey, TimerName, Token, WorkerKey,
 };
 pub use node::{Counters, Node};
+pub use notice::{AcquireFailure, LossReason, Notice, ReleaseOutcome};
 pub use periodic::{Overlap, PeriodicOptions};
 pub use schedule::{AnySchedule, Every, MIN_TOLERANCE, Schedule, Tick};
 pub use time::{Instant, Rate, Timestamp};

@@ -6,13 +6,14 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 
-use crate::command::{AcquireFailure, Deadlines, Event, Exit, Misuse, Notice, Output, Reply};
+use crate::command::{Deadlines, Event, Exit, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, WaitLimit};
 use crate::name::{
     Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, PeriodicKey, TimerKey, TimerName, Token,
     WorkerKey,
 };
+use crate::notice::{AcquireFailure, Notice};
 use crate::time::Instant;
 use crate::untracked::Untracked;
 

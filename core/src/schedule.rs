@@ -41,7 +41,8 @@ pub trait Schedule: fmt::Debug + Send + Sync {
     /// When tick `n`, not before the base, is due.
     fn at(&self, base: Tick, n: u64) -> Timestamp;
 
-    /// How many ticks have numbers above `after`, up to and with `n`. May stop counting at a thousand.
+    /// How many ticks have numbers above `after`, up to and with `n`. May stop counting at a thousand. Numbers below
+    /// the base's are another schedule's: they may be counted as if this one had held then, or not at all.
     fn count(&self, base: Tick, after: u64, n: u64) -> u64;
 
     /// How exactly a tick is to be met: beyond it the store's time is asked for again before the tick.
@@ -110,6 +111,15 @@ impl Hash for AnySchedule {
 impl From<Every> for AnySchedule {
     fn from(every: Every) -> Self {
         Self::new(every)
+    }
+}
+
+/// A tick each period, see [`Every::new`].
+impl TryFrom<Duration> for AnySchedule {
+    type Error = ConfigError;
+
+    fn try_from(period: Duration) -> Result<Self, ConfigError> {
+        Every::new(period).map(Self::new)
     }
 }
 
@@ -196,8 +206,10 @@ impl Schedule for Every {
         self.tick(base, n.saturating_sub(base.n)).at
     }
 
-    fn count(&self, _: Tick, after: u64, n: u64) -> u64 {
-        n.saturating_sub(after)
+    fn count(&self, base: Tick, after: u64, n: u64) -> u64 {
+        // A schedule before this one may have had numbers far apart.
+        let before = base.n.saturating_sub(after).min(1000);
+        before.saturating_add(n.saturating_sub(after.max(base.n)))
     }
 
     fn tolerance(&self) -> Duration {

@@ -14,8 +14,9 @@
 //! | the store's record was read | from now on the store's time is known as an interval, which widens as the clocks may drift |
 //! | the low end of the interval reaches a tick | the tick is delivered: never early, each number at most once, in order |
 //! | several ticks have come since | by the policy: the latest, or the last few; the number of the others is told |
-//! | the interval would be too wide at the next tick | the store is asked again after 98 % of the wait |
+//! | the interval would be too wide at the next tick | the store is asked again after 98 % of the shortest possible wait |
 //! | the store's clock stands before the last tick | a schedule that counts is based anew: time now, number as it was |
+//! | a change was answered, and is still wanted | again after backoff, as after a failure |
 //! | the schedule differs from the one of the registration | proposed once, for the next tick; later the store's is followed |
 //! | a request fails | again after backoff; ticks go on by what is known |
 //!
@@ -23,26 +24,30 @@
 //! that the fleet is known to have had.
 
 use alloc::collections::VecDeque;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::command::{Command, Failure, Misuse, Notice, Output};
+use crate::command::{Command, Failure, Misuse, Output};
 use crate::jitter::{Jitter, up_to};
 use crate::name::{CommandId, TimerKey};
+use crate::notice::Notice;
 use crate::planted::{Bug, planted};
 use crate::schedule::{AnySchedule, Tick};
-use crate::time::{Instant, Rate, Timestamp, nanos};
-use crate::timing::{StoreClock, above_one, below_one, scale, scale_up};
+use crate::time::{Instant, Timestamp, nanos};
+use crate::timing::{above_one, below_one, scale, scale_up};
 use crate::untracked::Untracked;
 
 #[cfg(feature = "model")]
 mod model;
+mod options;
 mod reading;
+mod record;
 #[cfg(test)]
 mod tests;
 
+pub use options::{Missed, TimerOptions};
 use reading::{Known, Reading};
+pub use record::{NextSchedule, TimerChange, TimerView};
 
 /// The longest time between two looks at the store's record: a step of its clock is noticed by then.
 const LONGEST_SILENCE: Duration = Duration::from_secs(600);
@@ -52,117 +57,6 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// How long to wait before looking again at a schedule that can't be read.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
-
-/// A timer's record, as the store tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
-pub struct TimerView {
-    /// Changes whenever the schedule does: its text, its base, or what is to follow.
-    pub revision: u64,
-    /// From where ticks are counted.
-    pub base: Tick,
-    /// The schedule as text.
-    pub schedule: Arc<str>,
-    /// What is to follow, and from which tick on, the last one of the old schedule.
-    pub next: Option<NextSchedule>,
-    /// The last tick that some instance is known to have come to.
-    pub last: u64,
-    /// The last tick that was claimed, or passed over because another one's run was going on.
-    pub claimed: u64,
-    /// The claimed ticks that were not finished, oldest first.
-    pub unfinished: Vec<u64>,
-}
-
-/// A schedule that takes effect at a tick.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "adapters and drivers make them")]
-pub struct NextSchedule {
-    /// The tick of the old schedule that becomes the base of the new one.
-    pub at: Tick,
-    /// The new schedule as text.
-    pub schedule: Arc<str>,
-}
-
-/// A change of a timer's record.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a store must carry out every one")]
-pub enum TimerChange {
-    /// From this tick on another schedule counts. It takes the place of one that was to follow.
-    Stage {
-        /// The tick that becomes its base.
-        at: Tick,
-        /// The schedule.
-        schedule: AnySchedule,
-    },
-    /// The clock has stepped back: count from now on, beginning after this number (or the record's last, if that is
-    /// higher).
-    Rebase {
-        /// The last tick that this instance knows of.
-        last: u64,
-    },
-}
-
-/// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "there are no other policies")]
-pub enum Missed {
-    /// The latest is delivered, with the number of those before it.
-    #[default]
-    Skip,
-    /// The latest ones are delivered, in order, with the number of those before them.
-    CatchUp {
-        /// At most so many at once; one at least.
-        at_most: u32,
-    },
-}
-
-impl Missed {
-    /// More than this at once is a mistake.
-    pub const MOST: u32 = 1000;
-
-    fn at_once(self) -> u32 {
-        match self {
-            Self::Skip => 1,
-            Self::CatchUp { at_most } => at_most.clamp(1, Self::MOST),
-        }
-    }
-}
-
-/// What a timer is asked for.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TimerOptions {
-    /// When ticks are due. It is proposed to the store once, when the timer is registered; later the store's counts.
-    pub schedule: AnySchedule,
-    /// What becomes of ticks that came while nobody could deliver them.
-    pub missed: Missed,
-    /// A tick that would be delivered later than this is not delivered, only told of. `None`: no limit.
-    pub late_limit: Option<Duration>,
-    /// What the store's clock is like.
-    pub clock: StoreClock,
-    /// How far this machine's clock may run from true time.
-    pub drift: Rate,
-    /// How long one request may take before it counts as failed.
-    pub timeout: Duration,
-    /// Reads the text of a schedule that another instance has registered.
-    pub parse: fn(&str) -> Option<AnySchedule>,
-}
-
-impl TimerOptions {
-    /// Skips what was missed, has no limit of lateness, assumes default clocks.
-    #[must_use]
-    pub fn new(schedule: impl Into<AnySchedule>) -> Self {
-        Self {
-            schedule: schedule.into(),
-            missed: Missed::Skip,
-            late_limit: None,
-            clock: StoreClock::default(),
-            drift: Rate::ONE_PERCENT,
-            timeout: Duration::from_secs(2),
-            parse: AnySchedule::parse,
-        }
-    }
-}
 
 /// A tick that is due now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -250,10 +144,21 @@ enum Request {
         sequence: u64,
         emitted: Instant,
         timeout_at: Instant,
+        /// It is to change the record.
+        change: bool,
         /// What was delivered since must be told, too.
         again: bool,
     },
     Never,
+}
+
+/// A request that is answered.
+struct Answered {
+    emitted: Instant,
+    /// It was to change the record.
+    changed: bool,
+    /// Another is to follow.
+    again: bool,
 }
 
 /// Options take no part in it: they don't change.
@@ -323,11 +228,14 @@ impl<J: Jitter> Timer<J> {
     /// The store has answered with its record and its time; tells whether that was of use.
     pub(crate) fn read(&mut self, now: Instant, id: CommandId, view: TimerView, at: Timestamp) -> bool {
         self.advance(now);
-        let Some(emitted) = self.answered(id) else { return false };
-        self.failures = 0;
+        let Some(Answered { emitted, changed, again }) = self.answered(id) else { return false };
         self.request = Request::Never;
         let reading = Reading { at, emitted, received: self.now };
-        self.learn(reading, view);
+        self.learn(reading, view, changed);
+        if again {
+            self.note();
+        }
+        self.advance(now);
         true
     }
 
@@ -394,10 +302,12 @@ impl<J: Jitter> Timer<J> {
         }
     }
 
-    /// When the answered request was emitted, if its answer is still wanted.
-    fn answered(&self, id: CommandId) -> Option<Instant> {
+    /// The request that is answered, if its answer is still wanted.
+    fn answered(&self, id: CommandId) -> Option<Answered> {
         match &self.request {
-            Request::Sent { sequence, emitted, .. } if *sequence == id.sequence => Some(*emitted),
+            Request::Sent { sequence, emitted, change, again, .. } if *sequence == id.sequence => {
+                Some(Answered { emitted: *emitted, changed: *change, again: *again })
+            }
             Request::Sent { .. } | Request::At(_) | Request::Never => None,
         }
     }
@@ -405,24 +315,29 @@ impl<J: Jitter> Timer<J> {
     fn ask(&mut self) {
         let (timer, schedule) = (self.key, self.options.schedule.clone());
         let (last, timeout) = (self.position, self.options.timeout);
-        self.send(|id| Command::ReadTimer { id, timer, schedule, last, timeout });
+        self.send(false, |id| Command::ReadTimer { id, timer, schedule, last, timeout });
     }
 
-    fn send(&mut self, command: impl FnOnce(CommandId) -> Command) {
+    fn send(&mut self, change: bool, command: impl FnOnce(CommandId) -> Command) {
         let id = CommandId { machine: self.key.0, sequence: self.sequence };
         self.sequence += 1;
         self.request = Request::Sent {
             sequence: id.sequence,
             emitted: self.now,
             timeout_at: self.now + self.options.timeout,
+            change,
             again: false,
         };
         self.output.push_back(Output::Command(command(id)));
     }
 
-    fn change(&mut self, revision: u64, change: TimerChange) {
+    /// Asks for a change; after one that came to nothing, for whatever reason, not before a while has passed.
+    fn change(&mut self, changed: bool, revision: u64, change: TimerChange) {
+        if changed {
+            return self.request_failed(Failure::NotExecuted);
+        }
         let (timer, timeout) = (self.key, self.options.timeout);
-        self.send(|id| Command::ChangeTimer { id, timer, revision, change, timeout });
+        self.send(true, |id| Command::ChangeTimer { id, timer, revision, change, timeout });
     }
 
     fn request_failed(&mut self, failure: Failure) {
@@ -440,11 +355,21 @@ impl<J: Jitter> Timer<J> {
         self.request = Request::At(self.now + delay / 2 + up_to(&mut self.jitter.0, delay / 2));
     }
 
-    /// What the store says becomes what is known.
-    fn learn(&mut self, reading: Reading, view: TimerView) {
-        // Where ticks are claimed, what nobody has claimed was missed.
-        let begin = if self.notes { view.last } else { view.claimed };
-        let position = *self.position.get_or_insert(begin);
+    /// What the store says, maybe in answer to a change, becomes what is known.
+    fn learn(&mut self, reading: Reading, view: TimerView, changed: bool) {
+        // Where ticks are claimed, what nobody has claimed was missed, and what somebody has is not to be had.
+        let position = match self.position {
+            None => {
+                if self.notes {
+                    view.last
+                } else {
+                    view.claimed
+                }
+            }
+            Some(position) if self.notes => position,
+            Some(position) => position.max(view.claimed),
+        };
+        self.position = Some(position);
         let own = self.options.schedule.clone();
         let parse = self.options.parse;
         let read = |text: &str| if text == own.text() { Some(own.clone()) } else { parse(text) };
@@ -457,8 +382,9 @@ impl<J: Jitter> Timer<J> {
             // Nobody here knows when its next tick is: ours counts at once, or we wait for a change.
             if differs {
                 let at = Tick { n: last.max(base.n), at: reading.at };
-                return self.change(revision, TimerChange::Stage { at, schedule: own });
+                return self.change(changed, revision, TimerChange::Stage { at, schedule: own });
             }
+            self.failures = 0;
             if self.state != State::Unreadable {
                 self.state = State::Unreadable;
                 self.notice(Notice::ScheduleUnreadable { timer: self.key });
@@ -468,12 +394,13 @@ impl<J: Jitter> Timer<J> {
         };
 
         if self.steps_back(&reading, &known, last) {
-            self.change(revision, TimerChange::Rebase { last });
+            self.change(changed, revision, TimerChange::Rebase { last });
         } else if differs {
             let staged = known.current.next(base, reading.at);
             let at = staged.unwrap_or(Tick { n: last.max(base.n), at: reading.at });
-            self.change(revision, TimerChange::Stage { at, schedule: own });
+            self.change(changed, revision, TimerChange::Stage { at, schedule: own });
         } else {
+            self.failures = 0;
             self.registered = true;
             if *known.to_come() != self.schedule {
                 self.schedule = known.to_come().clone();
@@ -485,14 +412,14 @@ impl<J: Jitter> Timer<J> {
         self.plan();
     }
 
-    /// Whether the store's clock certainly stands before the last tick, by more than may be.
+    /// Whether the store's clock certainly stands before the last tick, or the base, by more than may be.
     fn steps_back(&mut self, reading: &Reading, known: &Known, last: u64) -> bool {
         let (base, schedule) = known.segment_of(last);
-        if last <= base.n || !schedule.rebases() {
+        if !schedule.rebases() {
             return false;
         }
         let may_be = self.options.clock.step.max(schedule.tolerance());
-        let back = self.high(reading) + may_be < schedule.at(base, last);
+        let back = self.high(reading) + may_be < schedule.at(base, last.max(base.n));
         if back {
             self.notice(Notice::Rebased { timer: self.key, last });
         }
@@ -504,20 +431,21 @@ impl<J: Jitter> Timer<J> {
         let position = self.position.unwrap_or(0);
         let State::Ticking(Ticking { known, reading, .. }) = &self.state else { return };
         let low = self.low(reading);
+        let mut ask_at = reading.received + LONGEST_SILENCE;
         let due_at = if known.latest(low).is_some_and(|tick| tick.n > position) {
             Some(self.now)
-        } else {
-            known.after(low, position).map(|tick| self.reached(reading, tick.at))
-        };
-        let received = reading.received;
-        let mut ask_at = received + LONGEST_SILENCE;
-        if let Some(at) = due_at {
-            let wait = at.saturating_since(received);
+        } else if let Some(tick) = known.after(low, position) {
+            let due_at = self.reached(reading, tick.at);
+            let wait = due_at.saturating_since(reading.received);
             let spread = self.fast(wait).saturating_sub(self.slow(wait));
             if spread > known.tolerance(low) {
-                ask_at = ask_at.min(received + wait / 50 * 49);
+                // The store's clock may be there sooner than it certainly is.
+                ask_at = ask_at.min(reading.received + self.earliest(reading, tick.at) / 50 * 49);
             }
-        }
+            Some(due_at)
+        } else {
+            None
+        };
         match &mut self.request {
             // Whatever fails is tried again after its backoff, no sooner.
             Request::At(_) if self.failures > 0 => {}

@@ -308,6 +308,13 @@ pub struct ConfigError {
     pub rule: String,
 }
 
+/// For settings that can't break a rule, beside those that can.
+impl From<core::convert::Infallible> for ConfigError {
+    fn from(never: core::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl ConfigError {
     /// For settings outside the core that are refused in the same way; `rule` begins with "must".
     #[must_use]

@@ -30,10 +30,11 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use core::time::Duration;
 
-use crate::command::{AcquireFailure, Exit, Notice, Output, Stop};
+use crate::command::{Exit, Output, Stop};
 use crate::jitter::{Jitter, up_to};
 use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{Acquisition, LeaseKey, Token, WorkerKey};
+use crate::notice::{AcquireFailure, Notice};
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::timing::{ConfigError, MIN_STEP};

@@ -4,12 +4,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Lease, LeaseOptions, Phase, WaitLimit};
-use crate::command::{
-    AcquireFailure, Command, Event, Exit, Failure, LossReason, Misuse, Notice, Output, ReleaseOutcome, Reply,
-    Stop, StopReason, Wake,
-};
+use crate::command::{Command, Event, Exit, Failure, Misuse, Output, Reply, Stop, StopReason, Wake};
 use crate::jitter::SplitMix;
 use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, Token};
+use crate::notice::{AcquireFailure, LossReason, Notice, ReleaseOutcome};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, LeaseTiming, StoreClock};
 

@@ -3,10 +3,11 @@
 use alloc::collections::BTreeSet;
 
 use super::{Machine, Node, move_deadline};
-use crate::command::{AcquireFailure, Command, Failure, Misuse, Output, Reply};
+use crate::command::{Command, Failure, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 use crate::name::{CommandId, LeaseKey, LeaseName, Token};
+use crate::notice::AcquireFailure;
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
 
@@ -68,6 +69,7 @@ impl<J: Jitter> Node<J> {
             Some(slot) => self.settle_slot(slot),
             None => self.settle_claim(key),
         }
+        self.settle_run(key);
     }
 
     /// The deadline and the readiness of one lease; returns its slot, if it has one.

@@ -6,17 +6,18 @@ use core::time::Duration;
 
 use super::slots::Watch;
 use super::{Counters, Machine, Node};
-use crate::command::{
-    AcquireFailure, Command, Event, Exit, Failure, Misuse, Notice, Output, Reply, Stop, Wake,
-};
+use crate::command::{Command, Event, Exit, Failure, Misuse, Output, Reply, Stop, Wake};
 use crate::jitter::SplitMix;
 use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{Acquisition, CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token, WorkerKey};
+use crate::notice::{AcquireFailure, Notice};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 use crate::worker::{Restart, RestartPolicy, WorkerOptions};
 
+mod claims;
 mod handing_over;
+mod timers;
 mod walk;
 mod watching;
 

@@ -11,7 +11,10 @@ impl Periodic {
         let Self { key, timer, options: _, pending, runs, floor, ending: _ } = self;
         key.visit(visitor);
         timer.visit(visitor);
-        pending.iter_mut().for_each(|due| due.visit(visitor));
+        for (due, delivered) in pending {
+            due.visit(visitor);
+            visitor.deadline(delivered);
+        }
         *runs = take(runs)
             .into_iter()
             .map(|(mut worker, mut run)| {

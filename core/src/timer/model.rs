@@ -25,7 +25,7 @@ impl<J: Jitter> Timer<J> {
         let machine = key.0;
         match request {
             Request::At(at) => visitor.deadline(at),
-            Request::Sent { sequence, emitted, timeout_at, again: _ } => {
+            Request::Sent { sequence, emitted, timeout_at, change: _, again: _ } => {
                 visitor.sequence(machine, sequence);
                 visitor.emitted(emitted);
                 visitor.deadline(timeout_at);

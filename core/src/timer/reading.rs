@@ -45,6 +45,13 @@ impl<J> Timer<J> {
         reading.received + Duration::from_nanos(scale_up(ahead, fast, slow))
     }
 
+    /// How long the store's clock may at the least take to reach this time, from the reading on.
+    pub(super) fn earliest(&self, reading: &Reading, at: Timestamp) -> Duration {
+        let ahead = nanos(at.saturating_since(reading.at));
+        let (slow, fast) = (below_one(self.options.drift), above_one(self.options.clock.drift));
+        Duration::from_nanos(scale(ahead, slow, fast))
+    }
+
     /// The least that the store's clock goes on while ours goes on for this long.
     pub(super) fn slow(&self, passed: Duration) -> Duration {
         let (slow, fast) = (below_one(self.options.clock.drift), above_one(self.options.drift));
@@ -112,7 +119,8 @@ impl Known {
     /// The last tick at or before this time.
     pub(super) fn latest(&self, until: Timestamp) -> Option<Tick> {
         let (base, schedule) = self.segment(until);
-        schedule.latest(base, until)
+        // Whatever a schedule says: no tick is early.
+        schedule.latest(base, until).filter(|tick| tick.at <= until)
     }
 
     /// The first tick after this time with a number above `position`.
@@ -121,7 +129,8 @@ impl Known {
         let mut after = at.max(passed);
         // The tick at which the schedule changes may have been passed.
         for _ in 0..2 {
-            let tick = self.next_after(after)?;
+            // Whatever a schedule says: what it has passed does not come again.
+            let tick = self.next_after(after).filter(|tick| tick.at > after)?;
             if tick.n > position {
                 return Some(tick);
             }
@@ -145,23 +154,34 @@ impl Known {
     /// The last few ticks up to and with `latest` whose numbers are above `position`, in order, and how many come
     /// before them.
     pub(super) fn due(&self, latest: Tick, position: u64, at_once: u32) -> (Vec<Tick>, u64) {
-        let (base, schedule) = self.segment(latest.at);
         let mut ticks = VecDeque::from([latest]);
         let mut first = latest;
         while ticks.len() < at_once as usize
-            && let Some(before) = previous(schedule, base, first)
+            && let Some(before) = self.before(first)
             && before.n > position
         {
             ticks.push_front(before);
             first = before;
         }
-        let missed = schedule.count(base, position, first.n).saturating_sub(1);
+        let missed = self.count(position, first.n).saturating_sub(1);
         (ticks.into(), missed)
     }
-}
 
-/// The tick before this one, the base included.
-fn previous(schedule: &AnySchedule, base: Tick, tick: Tick) -> Option<Tick> {
-    let before = Timestamp::from_nanos(tick.at.as_nanos().checked_sub(1)?);
-    schedule.latest(base, before).filter(|before| before.n < tick.n)
+    /// The tick before this one, the base included.
+    fn before(&self, tick: Tick) -> Option<Tick> {
+        let until = Timestamp::from_nanos(tick.at.as_nanos().checked_sub(1)?);
+        self.latest(until).filter(|before| before.n < tick.n)
+    }
+
+    /// How many ticks have numbers above `after`, up to and with `n`: each schedule counts its own.
+    fn count(&self, after: u64, n: u64) -> u64 {
+        match &self.next {
+            Some((change, schedule)) if change.n < n => {
+                let before =
+                    if after < change.n { self.current.count(self.base, after, change.n) } else { 0 };
+                before.saturating_add(schedule.count(*change, after.max(change.n), n))
+            }
+            Some(_) | None => self.current.count(self.base, after, n),
+        }
+    }
 }

@@ -153,3 +153,11 @@ fn whatever_is_accepted_leaves_room_for_two_renewals_before_the_fence() {
         assert!(!timing.kill_margin().is_zero() && timing.kill_margin() < timing.stop_budget());
     }
 }
+
+#[test]
+fn a_period_of_no_time_is_no_schedule_and_the_refusal_names_the_value() {
+    let error = crate::AnySchedule::try_from(Duration::ZERO).unwrap_err();
+    assert_eq!((error.field, &*error.value), ("period", "0ns"));
+    let schedule = crate::AnySchedule::try_from(Duration::from_secs(90)).unwrap();
+    assert_eq!(schedule.text(), "every 90s");
+}

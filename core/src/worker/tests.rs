@@ -4,14 +4,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Restart, RestartPolicy, WorkerOptions};
-use crate::command::{
-    AcquireFailure, Command, Event, Exit, Failure, LossReason, Misuse, Notice, Output, Reply, Stop,
-    StopReason,
-};
+use crate::command::{Command, Event, Exit, Failure, Misuse, Output, Reply, Stop, StopReason};
 use crate::jitter::SplitMix;
 use crate::lease::LeaseOptions;
 use crate::name::{CommandId, Identity, Incarnation, LeaseKey, LeaseName, Token, WorkerKey};
 use crate::node::Node;
+use crate::notice::{AcquireFailure, LossReason, Notice};
 use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 

@@ -154,7 +154,7 @@ impl Acquire {
             })
             .await;
             match answer {
-                Ok(Ok(hold)) if hold.is_valid() => return Ok(Lease::new(hold, claim)),
+                Ok(Ok(hold)) if hold.is_valid() => return Ok(Lease::new(name, hold, claim)),
                 // Granted and renewed, but this task was kept from running until the lease was over.
                 Ok(Ok(hold)) => {
                     drop(claim);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use tenure_core::{ConfigError, Identity, Incarnation, LeaseConfig, NameError, SplitMix};
+use tenure_core::{AnySchedule, ConfigError, Identity, Incarnation, LeaseConfig, NameError, SplitMix};
 use tenure_store::{Metadata, Store};
 
 use crate::driver::Driver;
@@ -23,6 +23,7 @@ pub struct Builder<R, S = NoStore> {
     instance: Option<String>,
     lease: LeaseConfig,
     shutdown_budget: Duration,
+    schedules: fn(&str) -> Option<AnySchedule>,
 }
 
 /// In place of a store, as long as none was given to the [`Builder`].
@@ -42,13 +43,14 @@ impl<R: Runtime> Builder<R> {
             instance: None,
             lease: LeaseConfig::default(),
             shutdown_budget: Self::DEFAULT_SHUTDOWN_BUDGET,
+            schedules: AnySchedule::parse,
         }
     }
 
-    /// Keeps the leases in this store.
+    /// Keeps the leases, timers and records in this store.
     pub fn store<S: Store>(self, store: S) -> Builder<R, S> {
-        let Self { runtime, store: NoStore, instance, lease, shutdown_budget } = self;
-        Builder { runtime, store, instance, lease, shutdown_budget }
+        let Self { runtime, store: NoStore, instance, lease, shutdown_budget, schedules } = self;
+        Builder { runtime, store, instance, lease, shutdown_budget, schedules }
     }
 }
 
@@ -69,6 +71,13 @@ impl<R: Runtime, S> Builder<R, S> {
     /// Sets how long [`Tenure::shutdown`] tries to give everything back. Default 2 s.
     pub const fn shutdown_budget(mut self, budget: Duration) -> Self {
         self.shutdown_budget = budget;
+        self
+    }
+
+    /// Sets how the text of a schedule is read that another instance has registered at the store. A timer whose schedule
+    /// can't be read has no ticks here. Default [`AnySchedule::parse`], which reads fixed periods.
+    pub const fn schedules(mut self, parse: fn(&str) -> Option<AnySchedule>) -> Self {
+        self.schedules = parse;
         self
     }
 }
@@ -120,6 +129,7 @@ impl<R: Runtime, S: Store> Builder<R, S> {
             limits,
             config: self.lease,
             shutdown_budget: self.shutdown_budget,
+            schedules: self.schedules,
             tickets: AtomicU64::new(0),
             stats,
         }))

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,10 +10,14 @@ use futures::FutureExt;
 use futures::channel::{mpsc, oneshot};
 use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::{FuturesUnordered, StreamExt};
-use tenure_core::{CommandId, Instant, LeaseKey, LeaseName};
-use tenure_store::{Answer, Limits, Operation, Outcome, Replies, Store, StoreError};
+use tenure_core::{CommandId, Instant, LeaseKey, LeaseName, TimerKey, TimerName};
+use tenure_store::{
+    Answer, Limits, Operation, Outcome, Replies, RunReport, Store, StoreError, TimerAct, TimerAnswer,
+    TimerRequest,
+};
 
 use crate::store::AnyStore;
+use crate::subject::Subject;
 use crate::watches::{Watch, Watches};
 
 /// The most batches on their way at once. What comes beyond waits and travels together in the next.
@@ -27,8 +32,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) id: CommandId,
-    pub(crate) lease: LeaseKey,
+    pub(crate) by: By,
+    pub(crate) subject: Subject,
     pub(crate) operation: Operation,
+}
+
+/// Which of the node's machines has sent a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum By {
+    /// A lease, or the claim of a tick.
+    Lease(LeaseKey),
+    Timer(TimerKey),
+}
+
+impl By {
+    pub(crate) const fn lease(self) -> Option<LeaseKey> {
+        match self {
+            Self::Lease(lease) => Some(lease),
+            Self::Timer(_) => None,
+        }
+    }
 }
 
 /// What comes back.
@@ -37,6 +60,8 @@ pub(crate) enum Delivery {
     Outcome { order: Origin, outcome: Outcome },
     /// The answer to a watch command.
     Watched { id: CommandId, name: LeaseName, result: Result<(), StoreError> },
+    /// The answer to a report about a run.
+    Reported { run: u64, result: Result<(), StoreError> },
     /// A request ended in a panic of the store.
     Panicked,
 }
@@ -45,8 +70,8 @@ pub(crate) enum Delivery {
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) id: CommandId,
-    pub(crate) lease: LeaseKey,
-    pub(crate) name: LeaseName,
+    pub(crate) by: By,
+    pub(crate) subject: Subject,
     pub(crate) what: What,
 }
 
@@ -56,28 +81,66 @@ pub(crate) enum What {
     Acquire,
     Renew,
     Release,
+    ReadTimer,
+    ChangeTimer,
+    ClaimTick,
+    RenewClaim,
+    FinishTick,
+    ForgetTimer,
 }
 
 impl What {
+    const fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Acquire(_) => Self::Acquire,
+            Operation::Renew(_) => Self::Renew,
+            Operation::Release(_) => Self::Release,
+            Operation::Timer(TimerRequest { act, .. }) => match act {
+                TimerAct::Read { .. } => Self::ReadTimer,
+                TimerAct::Change { .. } => Self::ChangeTimer,
+                TimerAct::Claim(_) => Self::ClaimTick,
+                TimerAct::Renew { .. } => Self::RenewClaim,
+                TimerAct::Finish { .. } => Self::FinishTick,
+                TimerAct::Forget => Self::ForgetTimer,
+            },
+        }
+    }
+
     /// Whether an answer is one to this operation.
     pub(crate) const fn fits(self, answer: &Answer) -> bool {
+        use TimerAnswer as Timer;
         match self {
             Self::Acquire => matches!(answer, Answer::Acquire(_)),
             Self::Renew => matches!(answer, Answer::Renew(_)),
             Self::Release => matches!(answer, Answer::Release(_)),
+            Self::ReadTimer => matches!(answer, Answer::Timer(Timer::Read { .. })),
+            // The record was forgotten meanwhile.
+            Self::ChangeTimer => matches!(answer, Answer::Timer(Timer::Read { .. } | Timer::NotYours)),
+            Self::ClaimTick => matches!(
+                answer,
+                Answer::Timer(Timer::Granted(_) | Timer::Held { .. } | Timer::Taken | Timer::Overlaps)
+            ),
+            Self::RenewClaim => matches!(answer, Answer::Timer(Timer::Renewed | Timer::NotYours)),
+            Self::FinishTick | Self::ForgetTimer => {
+                matches!(answer, Answer::Timer(Timer::Removed | Timer::NotYours))
+            }
         }
+    }
+
+    const fn is_renewal(self) -> bool {
+        matches!(self, Self::Renew | Self::RenewClaim)
     }
 }
 
 pub(crate) struct Carrier {
     store: AnyStore,
     limits: Limits,
-    /// Acquisitions and releases that wait to be sent.
+    /// Everything but renewals that waits to be sent.
     urgent: VecDeque<Waiting>,
     /// Renewals that wait to be sent; those that `latest` does not name any more are void.
     renewals: VecDeque<Waiting>,
-    /// The renewal of each lease that waits to be sent.
-    latest: HashMap<LeaseKey, CommandId>,
+    /// The renewal of each lease and claim that waits to be sent.
+    latest: HashMap<By, CommandId>,
     /// Outcomes that need no request.
     settled: VecDeque<Delivery>,
     watches: Watches,
@@ -122,6 +185,7 @@ struct Ended {
 enum Message {
     Outcome { batch: u64, index: usize, outcome: Outcome },
     Watched { id: Option<CommandId>, name: LeaseName, result: Result<(), StoreError> },
+    Reported { run: u64, result: Result<(), StoreError> },
 }
 
 impl Carrier {
@@ -158,16 +222,13 @@ impl Carrier {
     /// Takes an operation; it is sent by the next [`Carrier::launch`].
     pub(crate) fn order(&mut self, now: Instant, order: Order) {
         let waiting = Waiting { order, since: now };
-        match &waiting.order.operation {
-            Operation::Renew(_) => {
-                self.latest.insert(waiting.order.lease, waiting.order.id);
-                self.renewals.push_back(waiting);
-            }
-            Operation::Acquire(_) | Operation::Release(_) => {
-                // A renewal of the same lease that was not sent yet would come after it: it is void.
-                self.latest.remove(&waiting.order.lease);
-                self.urgent.push_back(waiting);
-            }
+        if What::of(&waiting.order.operation).is_renewal() {
+            self.latest.insert(waiting.order.by, waiting.order.id);
+            self.renewals.push_back(waiting);
+        } else {
+            // A renewal of the same lease that was not sent yet would come after it: it is void.
+            self.latest.remove(&waiting.order.by);
+            self.urgent.push_back(waiting);
         }
     }
 
@@ -187,6 +248,41 @@ impl Carrier {
     ) {
         let mut answer = AnswerOnDrop(Some(answer));
         self.start(now + PATIENCE, Box::pin(async move { answer.send(work.await) }));
+    }
+
+    /// Removes a timer for a person. `answer` always gets an answer.
+    pub(crate) fn forget_timer(
+        &mut self,
+        now: Instant,
+        name: TimerName,
+        answer: oneshot::Sender<Result<bool, StoreError>>,
+    ) {
+        let outcome = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&outcome);
+        let replies = Replies::new(1, move |_, outcome| {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        });
+        let request = TimerRequest { name: name.clone(), act: TimerAct::Forget, timeout: PATIENCE };
+        let executing = self.store.executing(vec![Operation::Timer(request)], replies);
+        let work = async move {
+            executing.await;
+            let outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match outcome {
+                Some(Ok(Answer::Timer(TimerAnswer::Removed))) => Ok(true),
+                Some(Ok(Answer::Timer(TimerAnswer::NotYours))) => Ok(false),
+                Some(Err(error)) => Err(error),
+                Some(Ok(_)) | None => Err(StoreError::unknown("the store did not answer").about(&name)),
+            }
+        };
+        self.look(now, Box::pin(work), answer);
+    }
+
+    /// Reports about a run. There always is an answer.
+    pub(crate) fn report(&mut self, now: Instant, run: u64, report: RunReport) {
+        let mut done = ReportOnDrop { run: Some(run), sender: self.sender.clone() };
+        let deadline = now + report.timeout * 2 + BACKSTOP;
+        let reporting = self.store.reporting(report);
+        self.start(deadline, Box::pin(async move { done.send(reporting.await) }));
     }
 
     /// Sends what waits, as far as there is room. Returns whether there is something new to poll.
@@ -229,8 +325,8 @@ impl Carrier {
         while orders.len() < most
             && let Some(waiting) = self.renewals.pop_front()
         {
-            if self.latest.get(&waiting.order.lease) == Some(&waiting.order.id) {
-                self.latest.remove(&waiting.order.lease);
+            if self.latest.get(&waiting.order.by) == Some(&waiting.order.id) {
+                self.latest.remove(&waiting.order.by);
                 orders.extend(self.in_time(now, waiting));
             } else {
                 self.unsent(waiting.order, "a later request took its place");
@@ -269,13 +365,14 @@ impl Carrier {
             Operation::Acquire(acquire) => acquire.timeout = left,
             Operation::Renew(renew) => renew.timeout = left,
             Operation::Release(release) => release.timeout = left,
+            Operation::Timer(request) => request.timeout = left,
         }
         Some(order)
     }
 
     fn unsent(&mut self, order: Order, why: &str) {
         let order = order.origin();
-        let outcome = Err(StoreError::transient(format!("not sent: {why}")).about(&order.name));
+        let outcome = Err(StoreError::transient(format!("not sent: {why}")).about(&order.subject));
         self.settled.push_back(Delivery::Outcome { order, outcome });
     }
 
@@ -326,6 +423,9 @@ impl Carrier {
                         None => continue,
                     }
                 }
+                Poll::Ready(Some(Message::Reported { run, result })) => {
+                    Poll::Ready(Delivery::Reported { run, result })
+                }
                 // Only now: what has come counts, however late this looks at it.
                 Poll::Ready(None) | Poll::Pending if self.give_up(now) => continue,
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -350,7 +450,7 @@ impl Carrier {
             self.counts.abandoned += 1;
             if let Some(batch) = self.batches.remove(&request) {
                 for order in batch.open.into_values() {
-                    let error = StoreError::unknown("the store did not answer").about(&order.name);
+                    let error = StoreError::unknown("the store did not answer").about(&order.subject);
                     self.settled.push_back(Delivery::Outcome { order, outcome: Err(error) });
                 }
             }
@@ -369,12 +469,8 @@ impl Carrier {
 
 impl Order {
     fn origin(&self) -> Origin {
-        let what = match &self.operation {
-            Operation::Acquire(_) => What::Acquire,
-            Operation::Renew(_) => What::Renew,
-            Operation::Release(_) => What::Release,
-        };
-        Origin { id: self.id, lease: self.lease, name: self.operation.name().clone(), what }
+        let what = What::of(&self.operation);
+        Origin { id: self.id, by: self.by, subject: self.subject.clone(), what }
     }
 }
 
@@ -411,6 +507,26 @@ impl WatchOnDrop {
 }
 
 impl Drop for WatchOnDrop {
+    fn drop(&mut self) {
+        self.send(Err(StoreError::unknown("the store did not answer")));
+    }
+}
+
+/// The same for a report.
+struct ReportOnDrop {
+    run: Option<u64>,
+    sender: mpsc::UnboundedSender<Message>,
+}
+
+impl ReportOnDrop {
+    fn send(&mut self, result: Result<(), StoreError>) {
+        if let Some(run) = self.run.take() {
+            let _gone = self.sender.unbounded_send(Message::Reported { run, result });
+        }
+    }
+}
+
+impl Drop for ReportOnDrop {
     fn drop(&mut self) {
         self.send(Err(StoreError::unknown("the store did not answer")));
     }

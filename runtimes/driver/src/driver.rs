@@ -6,7 +6,10 @@
 
 mod entries;
 mod notices;
+mod periodics;
+mod records;
 mod requests;
+mod timers;
 mod workers;
 
 use std::future::Future;
@@ -20,20 +23,22 @@ use futures::FutureExt;
 use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
-use tenure_core::{
-    CommandId, Event, Failure, Identity, Instant, LeaseName, Node, Output, Reply, SplitMix, StopReason,
-};
-use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError};
+use tenure_core::{CommandId, Event, Failure, Identity, Instant, Node, Output, Reply, SplitMix, StopReason};
+use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError, TimerAnswer};
 
-use crate::carrier::{Carrier, Delivery, Origin, What};
+use crate::carrier::{By, Carrier, Delivery, Origin, What};
 use crate::lease::LostReason;
 use crate::request::Request;
-use crate::runtime::{Runtime, SharedClock, Timer};
+use crate::runtime::{Alarm, Runtime, SharedClock};
 use crate::stats::Stats;
 use crate::store::AnyStore;
+use crate::subject::Subject;
 use crate::tenure::Names;
 use crate::trouble::{Kind, Trouble};
 use entries::Entries;
+use periodics::Periodics;
+use records::Records;
+use timers::Timers;
 use workers::Workers;
 
 /// After so many rounds in a row other tasks get their turn.
@@ -49,17 +54,20 @@ const UNHELD_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) struct Driver<R: Runtime> {
     runtime: R,
     clock: SharedClock,
-    timer: Option<R::Timer>,
+    alarm: Option<R::Alarm>,
     node: Node<SplitMix>,
     carrier: Carrier,
     hints: Option<Hints>,
     inbox: mpsc::UnboundedReceiver<Request>,
     entries: Entries,
     workers: Workers,
+    timers: Timers,
+    periodics: Periodics,
+    records: Records,
     /// What is kept with every record of this process.
     metadata: Metadata,
     /// Those who wait for the end, and until when.
-    leaving: Vec<(Instant, oneshot::Sender<Vec<LeaseName>>)>,
+    leaving: Vec<(Instant, oneshot::Sender<Vec<Subject>>)>,
     /// Somebody has been told what was not given back.
     told: bool,
     stage: Stage,
@@ -93,13 +101,16 @@ impl<R: Runtime> Driver<R> {
         Self {
             clock: Arc::new(runtime.clone()),
             runtime,
-            timer: None,
+            alarm: None,
             node: Node::new(identity, jitter),
             carrier: Carrier::new(store),
             hints: None,
             inbox,
             entries: Entries::default(),
             workers: Workers::default(),
+            timers: Timers::default(),
+            periodics: Periodics::default(),
+            records: Records::default(),
             metadata,
             leaving: Vec::new(),
             told: false,
@@ -120,6 +131,7 @@ impl<R: Runtime> Driver<R> {
         self.tell_node(now, Event::Timeout);
         let due = self.obey(now);
 
+        busy |= self.report(now);
         // A request does nothing before it is polled.
         busy |= self.carrier.launch(now);
         self.trouble.sum_up(now);
@@ -129,9 +141,10 @@ impl<R: Runtime> Driver<R> {
             return busy;
         }
 
-        let next = [due, self.carrier.deadline(), self.trouble.deadline(), self.leaving_deadline()];
-        match (next.into_iter().flatten().min(), &mut self.timer) {
-            (Some(at), Some(timer)) => timer.poll_at(at, cx).is_ready(),
+        let own = [self.carrier.deadline(), self.trouble.deadline(), self.records.deadline()];
+        let next = own.into_iter().chain([due, self.leaving_deadline()]);
+        match (next.flatten().min(), &mut self.alarm) {
+            (Some(at), Some(alarm)) => alarm.poll_at(at, cx).is_ready(),
             _ => false,
         }
     }
@@ -148,8 +161,9 @@ impl<R: Runtime> Driver<R> {
                             Reply::Failed(error.failure())
                         }
                     };
-                    self.reply(now, id, reply, &name);
+                    self.reply(now, id, Event::Reply { id, reply }, &Subject::Lease(name));
                 }
+                Poll::Ready(Delivery::Reported { run, result }) => self.reported(now, run, result),
                 Poll::Ready(Delivery::Panicked) => {
                     self.trouble.warn(now, Kind::Bug, None, "the store's adapter panicked during a request");
                 }
@@ -162,44 +176,54 @@ impl<R: Runtime> Driver<R> {
     fn outcome(&mut self, now: Instant, order: &Origin, mut outcome: Outcome) {
         if outcome.as_ref().is_ok_and(|answer| !order.what.fits(answer)) {
             let text = "the store's adapter answered with what belongs to another operation";
-            self.trouble.warn(now, Kind::Bug, Some(&order.name), text);
-            outcome = Err(StoreError::unknown(text).about(&order.name));
+            self.trouble.warn(now, Kind::Bug, Some(&order.subject), text);
+            outcome = Err(StoreError::unknown(text).about(&order.subject));
         }
-        let reply = match &outcome {
-            Ok(answer) => answer.reply(),
+        if order.what == What::ChangeTimer && outcome == Ok(Answer::Timer(TimerAnswer::NotYours)) {
+            // It is read again, and so made.
+            outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
+        }
+        let id = order.id;
+        let event = match &outcome {
+            Ok(answer) => answer.event(id),
             Err(error) => {
                 self.stats.failures += 1;
                 self.request_failed(now, order, error);
-                Reply::Failed(error.failure())
+                Event::Reply { id, reply: Reply::Failed(error.failure()) }
             }
         };
-        match outcome {
-            Ok(Answer::Acquire(Acquired::Held(holder))) => {
-                self.entries.held_by(&order.name, holder);
+        match (outcome, order.by) {
+            (outcome, By::Timer(timer)) => self.timer_answered(timer, outcome.err()),
+            (Ok(Answer::Acquire(Acquired::Held(holder))), By::Lease(_)) => {
+                self.entries.held_by(&order.subject, holder);
             }
-            Ok(Answer::Release(_)) => {
-                self.entries.forgotten(order.lease);
-                self.entries.answered(&order.name);
+            (Ok(_), By::Lease(lease)) => {
+                if matches!(order.what, What::Release | What::FinishTick) {
+                    self.entries.forgotten(lease);
+                }
+                self.entries.answered(&order.subject);
             }
-            Ok(_) => self.entries.answered(&order.name),
-            Err(error) => self.entries.failed(&order.name, error),
+            (Err(error), By::Lease(_)) => self.entries.failed(&order.subject, error),
         }
-        self.reply(now, order.id, reply, &order.name);
+        self.reply(now, id, event, &order.subject);
     }
 
     /// Says so unless somebody else does: of acquisitions the candidate hears, of renewals a notice tells.
     fn request_failed(&mut self, now: Instant, order: &Origin, error: &StoreError) {
-        let was_held = self.entries.of(order.lease).is_some_and(|entry| entry.recorded);
-        if order.what == What::Release && was_held {
-            self.trouble.warn(now, Kind::Store, Some(&order.name), error);
+        let Origin { subject, what, .. } = order;
+        let entry = order.by.lease().and_then(|lease| self.entries.of(lease));
+        let was_held = entry.is_some_and(|entry| entry.recorded);
+        if matches!(what, What::Release | What::FinishTick) && was_held {
+            self.trouble.warn(now, Kind::Store, Some(subject), error);
         } else {
-            tracing::debug!(target: "tenure", lease = order.name.as_str(), what = ?order.what, "failed: {error}");
+            let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
+            tracing::debug!(target: "tenure", lease, timer, tick, ?what, "failed: {error}");
         }
     }
 
-    fn reply(&mut self, now: Instant, id: CommandId, reply: Reply, name: &LeaseName) {
-        if let Err(misuse) = self.node.handle(now, Event::Reply { id, reply }) {
-            self.trouble.warn(now, Kind::Bug, Some(name), misuse);
+    fn reply(&mut self, now: Instant, id: CommandId, event: Event, subject: &Subject) {
+        if let Err(misuse) = self.node.handle(now, event) {
+            self.trouble.warn(now, Kind::Bug, Some(subject), misuse);
             self.tell_node(now, Event::Reply { id, reply: Reply::Failed(Failure::Unknown) });
         }
     }
@@ -261,12 +285,17 @@ impl<R: Runtime> Driver<R> {
         let waits_for_nothing = self.waits_for_nothing();
         match &mut self.stage {
             Stage::Running => return false,
-            Stage::Draining(_) if self.node.is_empty() => self.stage = Stage::Flushing(now + CLOSE_LIMIT),
+            Stage::Draining(_) if self.node.is_empty() => {
+                self.records.end_all(now);
+                self.stage = Stage::Flushing(now + CLOSE_LIMIT);
+            }
             Stage::Draining(until) if *until <= now && waits_for_nothing => {
                 self.stage = Stage::Flushing(now);
             }
             Stage::Draining(_) => return false,
-            Stage::Flushing(deadline) if self.carrier.len() == 0 || *deadline <= now => {
+            Stage::Flushing(deadline)
+                if *deadline <= now || (self.carrier.len() == 0 && self.records.len() == 0) =>
+            {
                 // A store that is closed gives no more hints, and that is no trouble.
                 self.hints = None;
                 // One that does not answer is told, and not waited for.
@@ -313,6 +342,9 @@ impl<R: Runtime> Driver<R> {
         let counts = self.carrier.counts;
         self.stats.held = self.entries.held();
         self.stats.workers = self.workers.len();
+        self.stats.timers = self.timers.len();
+        self.stats.periodics = self.periodics.len();
+        self.stats.recording = self.records.len();
         self.stats.open = self.node.len();
         self.stats.in_flight = self.carrier.len();
         self.stats.operations = counts.operations;
@@ -331,8 +363,8 @@ impl<R: Runtime> Future for Driver<R> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
-        if driver.timer.is_none() {
-            driver.timer = Some(driver.runtime.timer());
+        if driver.alarm.is_none() {
+            driver.alarm = Some(driver.runtime.alarm());
             let store = driver.carrier.store().clone();
             driver.hints = catch_unwind(AssertUnwindSafe(|| store.hints())).unwrap_or(None);
         }

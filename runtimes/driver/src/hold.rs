@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures::future::BoxFuture;
-use tenure_core::{Deadlines, LeaseName, Owner, StopReason, Token};
+use tenure_core::{Deadlines, Owner, StopReason, Token};
 
 use crate::lease::LostReason;
 use crate::runtime::SharedClock;
+use crate::subject::Subject;
 use crate::wakers::{Place, Wakers, wake};
 
 /// One hold. Its validity is a deadline that is read with the clock, never a message: a driver that is stuck
 /// or gone can't keep it valid.
 pub(crate) struct Hold {
-    pub(crate) name: LeaseName,
+    /// The lease, or the tick that was claimed.
+    pub(crate) subject: Subject,
     pub(crate) owner: Owner,
     pub(crate) token: Token,
     clock: SharedClock,
@@ -44,7 +46,7 @@ struct State {
 
 impl Hold {
     pub(crate) fn new(
-        name: LeaseName,
+        subject: Subject,
         owner: Owner,
         token: Token,
         deadlines: Deadlines,
@@ -60,7 +62,15 @@ impl Hold {
             watching: Wakers::default(),
         };
         let fence_at = AtomicU64::new(deadlines.fence_at.as_nanos());
-        Self { name, owner, token, clock, fence_at, doubt: AtomicBool::new(false), state: Mutex::new(state) }
+        Self {
+            subject,
+            owner,
+            token,
+            clock,
+            fence_at,
+            doubt: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     pub(crate) fn deadlines(&self) -> Deadlines {
@@ -190,7 +200,7 @@ impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.lock();
         f.debug_struct("Hold")
-            .field("name", &self.name)
+            .field("subject", &self.subject)
             .field("token", &self.token)
             .field("deadlines", &state.deadlines)
             .field("stop", &state.stop)
@@ -257,10 +267,6 @@ impl Ending {
                 Poll::Pending => return Poll::Pending,
             }
         }
-    }
-
-    pub(crate) fn hold(&self) -> &Hold {
-        &self.hold
     }
 }
 

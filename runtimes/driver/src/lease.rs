@@ -56,19 +56,20 @@ use crate::wakers::Place;
 #[derive(Debug)]
 #[must_use = "the lease is given back when the guard is dropped"]
 pub struct Lease {
+    name: LeaseName,
     hold: Arc<Hold>,
     claim: Claim,
 }
 
 impl Lease {
-    pub(crate) const fn new(hold: Arc<Hold>, claim: Claim) -> Self {
-        Self { hold, claim }
+    pub(crate) const fn new(name: LeaseName, hold: Arc<Hold>, claim: Claim) -> Self {
+        Self { name, hold, claim }
     }
 
     /// The lease's name.
     #[must_use]
-    pub fn name(&self) -> &LeaseName {
-        &self.hold.name
+    pub const fn name(&self) -> &LeaseName {
+        &self.name
     }
 
     /// The fencing token of this grant: greater than that of every earlier grant of the lease.
@@ -106,7 +107,7 @@ impl Lease {
     /// The deadlines after each renewal from now on.
     #[must_use]
     pub fn renewals(&self) -> Renewals {
-        Renewals { seen: self.hold.renewals(), hold: Arc::clone(&self.hold), place: Place::NEW }
+        Renewals::new(Arc::clone(&self.hold))
     }
 
     /// Waits until the work must have ended, and says why.
@@ -114,8 +115,8 @@ impl Lease {
     /// That is at the fence at the latest, by a sleep of its own: the renewing task is not needed for it. The
     /// future does not borrow the guard.
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + use<> {
-        let mut ending = Ending::new(Arc::clone(&self.hold));
-        poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(|why| Lost::new(ending.hold(), why)))
+        let (mut ending, lost) = (Ending::new(Arc::clone(&self.hold)), self.loss());
+        poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(&lost))
     }
 
     /// Waits until the work is asked to end: because the holder wants it ([`StopReason::Drain`],
@@ -141,10 +142,10 @@ impl Lease {
     /// [`Lost`] if the lease ended first.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let mut work = pin!(work);
-        let mut ending = Ending::new(Arc::clone(&self.hold));
+        let (mut ending, lost) = (Ending::new(Arc::clone(&self.hold)), self.loss());
         poll_fn(move |cx| {
             if let Poll::Ready(why) = ending.poll_for(cx, |_, over| over) {
-                return Poll::Ready(Err(Lost::new(ending.hold(), why)));
+                return Poll::Ready(Err(lost(why)));
             }
             work.as_mut().poll(cx).map(Ok)
         })
@@ -177,6 +178,14 @@ impl Lease {
             (Err(oneshot::Canceled), Some(LostReason::NotYours)) => Ok(ReleaseOutcome::NotHeld),
             (Err(oneshot::Canceled), _) => Err(Closed),
         }
+    }
+}
+
+impl Lease {
+    /// What is to be said once the lease has ended.
+    fn loss(&self) -> impl Fn(LostReason) -> Lost + Send + use<> {
+        let (lease, token) = (self.name.clone(), self.hold.token);
+        move |why| Lost { lease: lease.clone(), token, why }
     }
 }
 
@@ -235,6 +244,10 @@ pub struct Renewals {
 }
 
 impl Renewals {
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self { seen: hold.renewals(), hold, place: Place::NEW }
+    }
+
     /// The deadlines after the next renewal; `None` once the lease is over.
     pub async fn next(&mut self) -> Option<Deadlines> {
         poll_fn(|cx| self.poll(cx)).await
@@ -270,12 +283,6 @@ pub struct Lost {
     pub token: Token,
     /// What happened.
     pub why: LostReason,
-}
-
-impl Lost {
-    fn new(hold: &Hold, why: LostReason) -> Self {
-        Self { lease: hold.name.clone(), token: hold.token, why }
-    }
 }
 
 /// Why work under a lease must have ended.

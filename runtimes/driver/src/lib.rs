@@ -2,7 +2,7 @@
 //!
 //! Programs use the crate `tenure`, which brings a runtime and stores along; this crate is for those who write
 //! a runtime or a library on top. A [`Builder`] starts one background task, which feeds the state machines of
-//! `tenure-core` and carries their commands to a store; the handles ([`Tenure`], [`Lease`], [`Signal`]) talk to
+//! `tenure-core` and carries their commands to a store; the handles ([`Tenure`], [`Lease`], [`Timer`], ...) talk to
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
 
 mod acquire;
@@ -14,18 +14,22 @@ pub mod clock {
 }
 mod driver;
 mod hold;
+mod jobs;
 mod lease;
+mod periodic;
 mod request;
 mod runtime;
 mod span;
 mod stats;
 mod store;
+mod subject;
 mod tenure;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod trouble;
 mod wakers;
 mod watches;
@@ -33,13 +37,16 @@ mod worker;
 
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};
+pub use jobs::{JobRun, Jobs, RunSetup};
 pub use lease::{Lease, Lost, LostReason, Renewals, Signal};
+pub use periodic::{Periodic, PeriodicSetup, PeriodicStatus};
 #[doc(hidden)]
 pub use runtime::sealed;
-pub use runtime::{Runtime, Timer};
+pub use runtime::{Alarm, Runtime};
 pub use stats::Stats;
 pub use store::AnyStore;
 pub use tenure::{Closed, Interrupted, RequestError, StillHeld, Tenure};
 pub use tenure_core as core;
 pub use tenure_store as store_contract;
+pub use timer::{IntoSchedule, Timer, TimerError, TimerSetup};
 pub use worker::{Ctx, DrainError, Outcome, Worker, WorkerError, WorkerSetup, WorkerStatus};

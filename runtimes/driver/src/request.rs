@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
-use tenure_core::{LeaseName, LeaseOptions, ReleaseOutcome, WorkerOptions};
-use tenure_store::{Eviction, LeaseRecord, StoreError};
+use tenure_core::{
+    JobName, LeaseName, LeaseOptions, PeriodicOptions, ReleaseOutcome, TimerName, TimerOptions, WorkerOptions,
+};
+use tenure_store::{Eviction, JobRecord, LeaseRecord, RunOutcome, RunRecord, StoreError, TimerEntry};
 
 use crate::acquire::{AcquireError, Candidate};
 use crate::hold::Hold;
+use crate::periodic;
 use crate::runtime::SharedClock;
+use crate::subject::Subject;
+use crate::timer::Feed;
 use crate::worker::{Tie, Work};
 
 /// A candidacy and the hold that comes of it, as the handles number them.
@@ -36,11 +41,30 @@ pub(crate) enum Request {
     Worker(Box<NewWorker>),
     /// End a worker; `hard` leaves its work no time for it.
     EndWorker { ticket: Ticket, hard: bool },
+    /// Start a timer.
+    Timer(Box<NewTimer>),
+    /// End a timer.
+    StopTimer(Ticket),
+    /// Start a periodic job.
+    Periodic(Box<NewPeriodic>),
+    /// End a periodic job; `hard` leaves its runs no time for it.
+    EndPeriodic { ticket: Ticket, hard: bool },
+    /// Record that a run begins.
+    BeginRun(Box<NewRun>),
+    /// Change the text of a run's record.
+    NoteRun { ticket: Ticket, text: Arc<str> },
+    /// Record that a run has ended.
+    EndRun {
+        ticket: Ticket,
+        outcome: RunOutcome,
+        text: Option<Arc<str>>,
+        done: Option<oneshot::Sender<Result<(), StoreError>>>,
+    },
     /// Look at the store, or change something there by hand.
     Look(Look),
     /// Take no new candidacies, ask all work to stop; `done` is answered once nothing is held any more, or
     /// with what still is after `budget`.
-    Shutdown { budget: Duration, done: oneshot::Sender<Vec<LeaseName>> },
+    Shutdown { budget: Duration, done: oneshot::Sender<Vec<Subject>> },
 }
 
 pub(crate) struct NewWorker {
@@ -53,10 +77,45 @@ pub(crate) struct NewWorker {
     pub(crate) tie: Tie,
 }
 
+pub(crate) struct NewTimer {
+    pub(crate) ticket: Ticket,
+    pub(crate) name: TimerName,
+    pub(crate) options: TimerOptions,
+    pub(crate) feed: Feed,
+}
+
+pub(crate) struct NewPeriodic {
+    pub(crate) ticket: Ticket,
+    pub(crate) name: TimerName,
+    pub(crate) options: PeriodicOptions,
+    /// What its runs are recorded as, if they are.
+    pub(crate) job: Option<JobName>,
+    pub(crate) work: Work,
+    /// Runs the work.
+    pub(crate) runtime: SharedClock,
+    pub(crate) tie: periodic::Tie,
+}
+
+pub(crate) struct NewRun {
+    pub(crate) ticket: Ticket,
+    pub(crate) job: JobName,
+    pub(crate) owner: Arc<str>,
+    pub(crate) index: Option<u64>,
+    pub(crate) text: Option<Arc<str>>,
+    pub(crate) ttl: Duration,
+    /// Takes the answer to the first report.
+    pub(crate) begun: oneshot::Sender<Result<(), StoreError>>,
+}
+
 pub(crate) enum Look {
     Inspect(LeaseName, oneshot::Sender<Result<Option<LeaseRecord>, StoreError>>),
     List(Option<LeaseName>, usize, oneshot::Sender<Result<Vec<LeaseRecord>, StoreError>>),
     Evict(LeaseName, Eviction, oneshot::Sender<Result<Option<LeaseRecord>, StoreError>>),
+    Timers(Option<TimerName>, usize, oneshot::Sender<Result<Vec<TimerEntry>, StoreError>>),
+    ForgetTimer(TimerName, oneshot::Sender<Result<bool, StoreError>>),
+    Jobs(Option<JobName>, usize, oneshot::Sender<Result<Vec<JobRecord>, StoreError>>),
+    Runs(JobName, oneshot::Sender<Result<Vec<RunRecord>, StoreError>>),
+    ForgetJob(JobName, oneshot::Sender<Result<bool, StoreError>>),
 }
 
 /// The right to a candidacy or hold. Dropping it gives that up: it only puts a request in the queue.

@@ -11,7 +11,7 @@ use tenure_core::Instant;
 /// Sealed until 1.0: the runtimes of this workspace implement it, `tenure-tokio` for tokio.
 pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// See [`Runtime::timer`].
-    type Timer: Timer;
+    type Alarm: Alarm;
 
     /// The time on a clock that goes on while the machine sleeps; see [`clock::now`](crate::clock::now).
     fn now(&self) -> Instant;
@@ -28,9 +28,9 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// runtime is gone it never resolves.
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()>;
 
-    /// A timer of its own for the driver, which also wakes at once when the machine wakes from sleep, where
+    /// An alarm of its own for the driver, which also wakes at once when the machine wakes from sleep, where
     /// the platform allows it. Called inside of the runtime.
-    fn timer(&self) -> Self::Timer;
+    fn alarm(&self) -> Self::Alarm;
 
     /// Waits until the process is asked to end (SIGINT or SIGTERM); never resolves where that can't be told.
     fn interrupted(&self) -> BoxFuture<'static, ()>;
@@ -42,8 +42,8 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     fn check(&self) -> Result<(), String>;
 }
 
-/// A timer that is set again and again.
-pub trait Timer: Send + 'static {
+/// An alarm that is set again and again.
+pub trait Alarm: Send + 'static {
     /// Ready once the clock has reached `at`. Only the `at` of the last call counts.
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()>;
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Leases that are held now.
+    /// Leases that are held now, claims of ticks included.
     pub held: usize,
     /// Candidacies, holds and releases that are not settled now, and workers.
     pub open: usize,
@@ -12,7 +12,22 @@ pub struct Stats {
     pub in_flight: usize,
     /// Workers that have not ended now.
     pub workers: usize,
-    /// Runs of their work that were handed to the runtime, those included that it came to only when the lease was over.
+    /// Timers that have not ended now, those of periodic jobs not included.
+    pub timers: usize,
+    /// Periodic jobs that have not ended now.
+    pub periodics: usize,
+    /// Runs whose record is not complete now.
+    pub recording: usize,
+    /// Ticks delivered to streams.
+    pub ticks: u64,
+    /// Ticks claimed for runs of periodic jobs.
+    pub claims: u64,
+    /// Ticks that this instance should have delivered or run, and has not: because of downtime, lateness, overlap, or a
+    /// reader who was too slow.
+    pub skipped_ticks: u64,
+    /// Reports about runs that were given up.
+    pub lost_reports: u64,
+    /// Runs of workers and periodic jobs that were handed to the runtime, those included that it came to only when the lease was over.
     pub runs: u64,
     /// Runs that failed: with an error or a panic. Those that were stopped are none of them.
     pub failed_runs: u64,

@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tenure_core::LeaseName;
-use tenure_store::{Eviction, Hints, LeaseRecord, Limits, Operation, Replies, Store, StoreError};
+use tenure_core::{JobName, LeaseName, TimerName};
+use tenure_store::{
+    Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
+    StoreError, TimerEntry,
+};
 
 /// Any [`Store`], its type erased: for programs that choose the store at run time. Cloning shares it.
 ///
@@ -34,6 +37,26 @@ impl AnyStore {
 
     pub(crate) fn evicting(&self, name: LeaseName, how: Eviction) -> Answering<Option<LeaseRecord>> {
         self.0.clone().evict(name, how)
+    }
+
+    pub(crate) fn timing(&self, after: Option<TimerName>, most: usize) -> Answering<Vec<TimerEntry>> {
+        self.0.clone().timers(after, most)
+    }
+
+    pub(crate) fn reporting(&self, report: RunReport) -> Answering<()> {
+        self.0.clone().report(report)
+    }
+
+    pub(crate) fn recording(&self, after: Option<JobName>, most: usize) -> Answering<Vec<JobRecord>> {
+        self.0.clone().jobs(after, most)
+    }
+
+    pub(crate) fn running(&self, job: JobName) -> Answering<Vec<RunRecord>> {
+        self.0.clone().runs(job)
+    }
+
+    pub(crate) fn forgetting(&self, job: JobName) -> Answering<bool> {
+        self.0.clone().forget_job(job)
     }
 
     pub(crate) fn watching(&self, name: LeaseName) -> Answering<()> {
@@ -88,6 +111,26 @@ impl Store for AnyStore {
         self.unwatching(name).await;
     }
 
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.timing(after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        self.reporting(report).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        self.recording(after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.running(job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        self.forgetting(job).await
+    }
+
     async fn close(&self) {
         self.closing().await;
     }
@@ -106,6 +149,11 @@ trait Erased: Send + Sync {
     fn hints(&self) -> Option<Hints>;
     fn watch(self: Arc<Self>, name: LeaseName) -> Answering<()>;
     fn unwatch(self: Arc<Self>, name: LeaseName) -> BoxFuture<'static, ()>;
+    fn timers(self: Arc<Self>, after: Option<TimerName>, most: usize) -> Answering<Vec<TimerEntry>>;
+    fn report(self: Arc<Self>, report: RunReport) -> Answering<()>;
+    fn jobs(self: Arc<Self>, after: Option<JobName>, most: usize) -> Answering<Vec<JobRecord>>;
+    fn runs(self: Arc<Self>, job: JobName) -> Answering<Vec<RunRecord>>;
+    fn forget_job(self: Arc<Self>, job: JobName) -> Answering<bool>;
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -140,6 +188,26 @@ impl<S: Store> Erased for S {
 
     fn unwatch(self: Arc<Self>, name: LeaseName) -> BoxFuture<'static, ()> {
         Box::pin(async move { Store::unwatch(&*self, name).await })
+    }
+
+    fn timers(self: Arc<Self>, after: Option<TimerName>, most: usize) -> Answering<Vec<TimerEntry>> {
+        Box::pin(async move { Store::timers(&*self, after, most).await })
+    }
+
+    fn report(self: Arc<Self>, report: RunReport) -> Answering<()> {
+        Box::pin(async move { Store::report(&*self, report).await })
+    }
+
+    fn jobs(self: Arc<Self>, after: Option<JobName>, most: usize) -> Answering<Vec<JobRecord>> {
+        Box::pin(async move { Store::jobs(&*self, after, most).await })
+    }
+
+    fn runs(self: Arc<Self>, job: JobName) -> Answering<Vec<RunRecord>> {
+        Box::pin(async move { Store::runs(&*self, job).await })
+    }
+
+    fn forget_job(self: Arc<Self>, job: JobName) -> Answering<bool> {
+        Box::pin(async move { Store::forget_job(&*self, job).await })
     }
 
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -11,19 +11,23 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::channel::oneshot;
 use tenure_core::{
-    ConfigError, Identity, Instant, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming, NameError, WaitLimit,
-    WorkerOptions,
+    AnySchedule, ConfigError, Identity, Instant, JobName, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming,
+    Missed, NameError, PeriodicOptions, TimerName, TimerOptions, WaitLimit, WorkerOptions,
 };
-use tenure_store::{Eviction, LeaseRecord, Limits, StoreError};
+use tenure_store::{Eviction, LeaseRecord, Limits, StoreError, TimerEntry};
 
 use crate::acquire::{Acquire, AcquireError, Candidate};
 use crate::hold::Hold;
-use crate::request::{Claim, Look, NewWorker, Request, Requests, Ticket};
+use crate::jobs::Jobs;
+use crate::periodic::{self, PeriodicSetup};
+use crate::request::{Claim, Look, NewPeriodic, NewTimer, NewWorker, Request, Requests, Ticket};
 use crate::runtime::SharedClock;
 use crate::stats::Stats;
+use crate::subject::Subject;
+use crate::timer::{Feed, IntoSchedule, TimerSetup};
 use crate::worker::{Ctx, Outcome, Tie, Work, WorkerSetup};
 
-/// Leases for a program, over one store. Made by a [`Builder`](crate::Builder); cloning shares it.
+/// Leases, timers and jobs for a program, over one store. Made by a [`Builder`](crate::Builder); cloning shares it.
 ///
 /// One task in the background renews all leases. End with [`shutdown`](Tenure::shutdown), or run in a
 /// [`scope`](Tenure::scope): then what is held is given back before the program ends, and others need not wait
@@ -52,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) config: LeaseConfig,
     pub(crate) shutdown_budget: Duration,
+    pub(crate) schedules: fn(&str) -> Option<AnySchedule>,
     pub(crate) tickets: AtomicU64,
     pub(crate) stats: Arc<Mutex<Stats>>,
 }
@@ -124,6 +129,98 @@ impl Tenure {
         WorkerSetup::new(self, name, work)
     }
 
+    /// A timer: each of its ticks comes to every instance that has it. Set it up and [`start`](TimerSetup::start) it; the
+    /// [`Timer`](crate::Timer) is a stream of [ticks](tenure_core::DueTick).
+    ///
+    /// The schedule is kept at the store, and goes by the store's clock: all instances have the same ticks with the same
+    /// numbers, whenever they were started, and a restart of any or all of them changes nothing. With a period the first
+    /// tick comes one period after the timer was first registered. A schedule that differs from the store's takes its
+    /// place from the next tick on; the other instances follow.
+    ///
+    /// To run something on one instance at each tick there is [`periodic`](Tenure::periodic).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::connect("memory:").await?;
+    /// use std::time::Duration;
+    /// let mut flushes = tenure.timer("flush", Duration::from_millis(50)).start()?;
+    /// while let Some(tick) = flushes.next().await {
+    ///     let due = tick?;
+    ///     println!("tick {} is due, {} were missed", due.tick.n, due.missed);
+    ///     if due.tick.n >= 2 {
+    ///         break;
+    ///     }
+    /// }
+    /// # tenure.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn timer(&self, name: impl AsRef<str>, schedule: impl IntoSchedule) -> TimerSetup {
+        TimerSetup::new(self, name, schedule)
+    }
+
+    /// A periodic job: at each tick of the timer of this name `work` is run on one instance of those that have the job.
+    /// Set it up and [`start`](PeriodicSetup::start) it.
+    ///
+    /// The store grants each tick to one instance, so no tick is run twice, however late an instance or wrong its clock
+    /// is: at most once, unless [`attempts`](PeriodicSetup::attempts) allow more. No lease is held between ticks. The
+    /// run holds a claim of its tick, which is renewed, and ends like a lease: the future is dropped at an await point
+    /// when the claim is lost, and [`Ctx::draining`] tells it before, where there is time. A panic is a failed run, no
+    /// more. What is said of blocking code at [`worker`](Tenure::worker) goes for runs, too.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::connect("memory:").await?;
+    /// # async fn report(tick: u64, token: tenure::Token) -> Result<(), std::io::Error> { Ok(()) }
+    /// use std::time::Duration;
+    /// let reports = tenure
+    ///     .periodic("report", Duration::from_secs(600), |ctx: tenure::Ctx| async move {
+    ///         let due = ctx.tick().expect("it is a run of a periodic job");
+    ///         report(due.tick.n, ctx.token()).await
+    ///     })
+    ///     .start()?;
+    /// // ... the program does other things, and in the end:
+    /// reports.drain().await?;
+    /// tenure.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn periodic<W, F>(&self, name: impl AsRef<str>, schedule: impl IntoSchedule, work: W) -> PeriodicSetup
+    where
+        W: FnMut(Ctx) -> F + Send + 'static,
+        F: Future + Send + 'static,
+        F::Output: Outcome,
+    {
+        PeriodicSetup::new(self, name, schedule, work)
+    }
+
+    /// The records of what jobs did.
+    #[must_use]
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.clone())
+    }
+
+    /// All timers that the store has, in the order of their names' bytes, with what is claimed of each.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn timers(&self) -> Result<Vec<TimerEntry>, RequestError> {
+        let name = |entry: &TimerEntry| entry.name.clone();
+        self.pages(name, Look::Timers).await
+    }
+
+    /// Removes a timer from the store, its claims included; tells whether there was one. Runs lose their claims, and
+    /// instances that still have the timer make it anew: forget those that nobody has any more.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn forget_timer(&self, name: impl AsRef<str>) -> Result<bool, RequestError> {
+        let name = TimerName::new(name)?;
+        self.look(|answer| Look::ForgetTimer(name, answer)).await
+    }
+
     /// Who holds a lease, for people to look at; `None` if nobody does. It may be out of date.
     ///
     /// # Errors
@@ -138,13 +235,23 @@ impl Tenure {
     /// # Errors
     /// [`RequestError`].
     pub async fn leases(&self) -> Result<Vec<LeaseRecord>, RequestError> {
-        let mut all: Vec<LeaseRecord> = Vec::new();
+        let name = |record: &LeaseRecord| record.name.clone();
+        self.pages(name, Look::List).await
+    }
+
+    /// All of what the store lists page by page, in the order of the names.
+    pub(crate) async fn pages<T, N: Ord + Clone>(
+        &self,
+        name: impl Fn(&T) -> N,
+        look: impl Fn(Option<N>, usize, oneshot::Sender<Result<Vec<T>, StoreError>>) -> Look,
+    ) -> Result<Vec<T>, RequestError> {
+        let mut all: Vec<T> = Vec::new();
         loop {
-            let after = all.last().map(|record| record.name.clone());
-            let page = self.look(|answer| Look::List(after.clone(), Self::PAGE, answer)).await?;
+            let after = all.last().map(&name);
+            let page = self.look(|answer| look(after.clone(), Self::PAGE, answer)).await?;
             // A store that repeats itself must not keep us here for ever.
             let fresh =
-                page.into_iter().filter(|record| after.as_ref().is_none_or(|after| record.name > *after));
+                page.into_iter().filter(|item| after.as_ref().is_none_or(|after| name(item) > *after));
             let known = all.len();
             all.extend(fresh);
             if all.len() - known < Self::PAGE {
@@ -153,7 +260,7 @@ impl Tenure {
         }
     }
 
-    /// How many leases are listed per request to the store.
+    /// How many leases, timers or jobs are listed per request to the store.
     const PAGE: usize = 500;
 
     /// Takes a lease away from whoever holds it, and tells who that was; `None` if nobody did.
@@ -172,8 +279,8 @@ impl Tenure {
     /// Gives back what is held, and ends.
     ///
     /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
-    /// work under a lease is asked to stop, and workers are drained; as each guard goes, and each run ends, its lease
-    /// is given back. Returns once all are, and the store is closed; or when the budget is over
+    /// work under a lease is asked to stop, and workers and periodic jobs are drained; as each guard goes, and each run
+    /// ends, its lease is given back. Timers end. Returns once all are, and the store is closed; or when the budget is over
     /// ([`Builder::shutdown_budget`], default 2 s). What is held then is renewed until its guard goes, or its run has
     /// ended: to give workers the whole of their drain timeout, [drain](crate::Worker::drain) them before. Where
     /// nothing is held, a store that does not answer delays it by half a second at most. It may be called again, and
@@ -182,7 +289,7 @@ impl Tenure {
     /// [`Builder::shutdown_budget`]: crate::Builder::shutdown_budget
     ///
     /// # Errors
-    /// [`StillHeld`] names the leases that were not given back in time.
+    /// [`StillHeld`] names the leases and claims that were not given back in time.
     pub async fn shutdown(&self) -> Result<(), StillHeld> {
         let (done, answer) = oneshot::channel();
         let request = Request::Shutdown { budget: self.0.shutdown_budget, done };
@@ -191,7 +298,7 @@ impl Tenure {
             return Ok(());
         }
         match answer.await {
-            Ok(leases) if !leases.is_empty() => Err(StillHeld { leases, budget: self.0.shutdown_budget }),
+            Ok(held) if !held.is_empty() => Err(StillHeld::new(held, self.0.shutdown_budget)),
             Ok(_) | Err(oneshot::Canceled) => Ok(()),
         }
     }
@@ -288,6 +395,29 @@ impl Tenure {
         self.0.clock.now()
     }
 
+    pub(crate) fn clock(&self) -> SharedClock {
+        Arc::clone(&self.0.clock)
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.0.requests.clone()
+    }
+
+    pub(crate) fn timer_options(
+        &self,
+        schedule: AnySchedule,
+        missed: Missed,
+        late_limit: Option<Duration>,
+    ) -> TimerOptions {
+        let mut options = TimerOptions::new(schedule);
+        options.missed = missed;
+        options.late_limit = late_limit;
+        options.clock = self.0.limits.clock;
+        options.drift = self.0.config.drift;
+        options.parse = self.0.schedules;
+        options
+    }
+
     pub(crate) fn config(&self) -> LeaseConfig {
         self.0.config
     }
@@ -310,7 +440,34 @@ impl Tenure {
         Ok((ticket, self.0.requests.clone()))
     }
 
-    fn ticket(&self) -> Ticket {
+    pub(crate) fn start_timer(
+        &self,
+        name: TimerName,
+        options: TimerOptions,
+        feed: Feed,
+    ) -> Result<(Ticket, Requests), Closed> {
+        let ticket = self.ticket();
+        let new = NewTimer { ticket, name, options, feed };
+        self.0.requests.unbounded_send(Request::Timer(Box::new(new))).map_err(|_| Closed)?;
+        Ok((ticket, self.requests()))
+    }
+
+    pub(crate) fn start_periodic(
+        &self,
+        name: TimerName,
+        options: PeriodicOptions,
+        job: Option<JobName>,
+        work: Work,
+        shared: &Arc<periodic::Shared>,
+    ) -> Result<(Ticket, Requests), Closed> {
+        let ticket = self.ticket();
+        let (runtime, tie) = (self.0.clock.here(), periodic::Tie(Arc::clone(shared)));
+        let new = NewPeriodic { ticket, name, options, job, work, runtime, tie };
+        self.0.requests.unbounded_send(Request::Periodic(Box::new(new))).map_err(|_| Closed)?;
+        Ok((ticket, self.requests()))
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.0.tickets.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -329,7 +486,7 @@ impl Tenure {
         Some((Claim::new(ticket, self.0.requests.clone()), answer))
     }
 
-    async fn look<T>(
+    pub(crate) async fn look<T>(
         &self,
         look: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Look,
     ) -> Result<T, RequestError> {
@@ -360,13 +517,16 @@ pub(crate) fn resolve(config: &LeaseConfig, limits: &Limits) -> Result<LeaseTimi
     config.resolve(&limits.clock)
 }
 
-/// A request about a lease that failed.
+/// A request about a lease, a timer or a job that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// The name can't be used.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A setting breaks a rule.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -381,38 +541,63 @@ pub enum RequestError {
 #[non_exhaustive]
 pub struct Closed;
 
-/// Leases that were not given back within the time for it. Others get them when their guards go, or when their
+/// Leases, and claims of ticks, that were not given back within the time for it. Others get them when their guards go, or when their
 /// TTL runs out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} not given back within {budget:?}: work goes on, or the store does not answer; others have their turn \
      when the work has ended, or by the TTL once this program ends",
-    Names(leases)
+    Names(&held(leases, ticks))
 )]
 #[non_exhaustive]
 pub struct StillHeld {
-    /// Their names.
+    /// The names of the leases.
     pub leases: Vec<LeaseName>,
+    /// The ticks that are claimed, by the names of their timers and their numbers.
+    pub ticks: Vec<(TimerName, u64)>,
     /// How long there was time.
     pub budget: Duration,
 }
 
-/// "lease \"a\" was", "leases \"a\", \"b\" and 3 more were".
-pub(crate) struct Names<'a>(pub(crate) &'a [LeaseName]);
+impl StillHeld {
+    fn new(held: Vec<Subject>, budget: Duration) -> Self {
+        let (mut leases, mut ticks) = (Vec::new(), Vec::new());
+        for subject in held {
+            match subject {
+                Subject::Lease(name) => leases.push(name),
+                Subject::Tick(name, tick) => ticks.push((name, tick)),
+                Subject::Timer(_) | Subject::Job(_) => {}
+            }
+        }
+        Self { leases, ticks, budget }
+    }
+}
+
+fn held(leases: &[LeaseName], ticks: &[(TimerName, u64)]) -> Vec<Subject> {
+    let leases = leases.iter().cloned().map(Subject::Lease);
+    leases.chain(ticks.iter().map(|(name, tick)| Subject::Tick(name.clone(), *tick))).collect()
+}
+
+/// "lease \"a\" was", "leases \"a\", \"b\" and 3 more were". Claims of ticks come after the leases.
+pub(crate) struct Names<'a>(pub(crate) &'a [Subject]);
 
 impl std::fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         /// More than a message has room for.
         const MOST: usize = 10;
-        let (plural, were) = if self.0.len() == 1 { ("", "was") } else { ("s", "were") };
-        write!(f, "lease{plural}")?;
-        for (n, name) in self.0.iter().take(MOST).enumerate() {
-            write!(f, "{} {name:?}", if n == 0 { "" } else { "," })?;
+        let leases = self.0.iter().filter(|subject| subject.lease().is_some()).count();
+        for (n, subject) in self.0.iter().take(MOST).enumerate() {
+            let between = if n == 0 { "" } else { ", " };
+            match subject {
+                Subject::Lease(name) if n == 0 && leases > 1 => write!(f, "leases {name:?}")?,
+                Subject::Lease(name) if n > 0 => write!(f, "{between}{name:?}")?,
+                subject => write!(f, "{between}{subject}")?,
+            }
         }
         if self.0.len() > MOST {
             write!(f, " and {} more", self.0.len() - MOST)?;
         }
-        write!(f, " {were}")
+        f.write_str(if self.0.len() == 1 { " was" } else { " were" })
     }
 }
 

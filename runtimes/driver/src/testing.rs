@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tenure_core::Instant;
 
-use crate::runtime::{Runtime, Timer, sealed};
+use crate::runtime::{Alarm, Runtime, sealed};
 
 /// The runtime; cloning shares it. Only one thread may run it at a time.
 #[derive(Clone, Default)]
@@ -226,7 +226,7 @@ impl Wake for Flag {
 impl sealed::Sealed for TestRuntime {}
 
 impl Runtime for TestRuntime {
-    type Timer = Sleep;
+    type Alarm = Sleep;
 
     fn now(&self) -> Instant {
         self.0.lock().now
@@ -253,11 +253,11 @@ impl Runtime for TestRuntime {
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
-        let mut sleep = self.timer();
+        let mut sleep = self.alarm();
         Box::pin(std::future::poll_fn(move |cx| sleep.poll_at(at, cx)))
     }
 
-    fn timer(&self) -> Sleep {
+    fn alarm(&self) -> Sleep {
         Sleep { runtime: Arc::clone(&self.0), place: None }
     }
 
@@ -279,13 +279,13 @@ impl Runtime for TestRuntime {
     }
 }
 
-/// A sleep in virtual time, or a timer.
+/// A sleep in virtual time, or an alarm.
 pub struct Sleep {
     runtime: Arc<Inner>,
     place: Option<(Instant, u64)>,
 }
 
-impl Timer for Sleep {
+impl Alarm for Sleep {
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.runtime.lock();
         let old = self.place.take().and_then(|place| state.sleepers.remove(&place));

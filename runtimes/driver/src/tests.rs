@@ -4,9 +4,13 @@ mod acquiring;
 mod cancelling;
 mod ending;
 mod faults;
+mod guarding;
 mod holding;
 mod logging;
 mod misbehaving;
+mod recording;
+mod recurring;
+mod ticking;
 mod troubled;
 mod waiting;
 mod working;
@@ -14,10 +18,11 @@ mod working;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tenure_core::{Instant, LeaseConfig};
+use tenure_core::{Instant, LeaseConfig, Timestamp};
 use tenure_memory::MemoryStore;
 use tenure_store::{LeaseRecord, SimpleStore};
 
@@ -34,14 +39,22 @@ struct World {
     store: MemoryStore,
     /// What the store of every process made by `tenure` does.
     plan: Plan,
+    /// How far the store's wall clock is set, in nanoseconds, beside the time of the runtime.
+    wall: Arc<AtomicI64>,
 }
 
 impl World {
     fn new() -> Self {
         let runtime = TestRuntime::new();
-        let clock = runtime.clone();
-        let store = MemoryStore::with_clock(move || Runtime::now(&clock));
-        Self { runtime, store, plan: Plan::default() }
+        let (clock, steady) = (runtime.clone(), runtime.clone());
+        let wall = Arc::new(AtomicI64::new(1_700_000_000_000_000_000));
+        let set = Arc::clone(&wall);
+        let now = move || {
+            let passed = i64::try_from(Runtime::now(&steady).as_nanos()).unwrap();
+            Timestamp::from_nanos(set.load(Ordering::Relaxed) + passed)
+        };
+        let store = MemoryStore::with_clocks(move || Runtime::now(&clock), now);
+        Self { runtime, store, plan: Plan::default(), wall }
     }
 
     fn builder(&self) -> Builder<TestRuntime, NoStore> {
@@ -55,6 +68,18 @@ impl World {
     /// Another process.
     fn tenure(&self) -> Tenure {
         self.builder().store(self.faulty()).start().unwrap()
+    }
+
+    /// Another process, whose store does what this plan says.
+    fn tenure_with(&self, plan: &Plan) -> Tenure {
+        let store = Faulty::new(self.store.handle(), plan.clone(), self.runtime.clone());
+        self.builder().store(store).start().unwrap()
+    }
+
+    /// The time on the store's wall clock.
+    fn wall(&self) -> Timestamp {
+        let passed = i64::try_from(self.now().as_nanos()).unwrap();
+        Timestamp::from_nanos(self.wall.load(Ordering::Relaxed) + passed)
     }
 
     fn acquire(&self, tenure: &Tenure, name: &str) -> Lease {

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::{Instant, LeaseName};
+use tenure_core::Instant;
+
+use crate::subject::Subject;
 
 /// Kinds of trouble, each limited on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +21,34 @@ pub(crate) enum Kind {
     Starved,
     /// A grant came too late.
     TooLate,
-    /// A worker's work failed, or does not end.
+    /// The work of a worker or a run failed, or does not end.
     Work,
+    /// Ticks were missed, or not run.
+    Missed,
+    /// Ticks were not run because a run was going on, as the policy has it.
+    Overlap,
+    /// A schedule can't be followed as it was.
+    Schedule,
+    /// The record of a run could not be written.
+    Record,
     /// The store, or this program, does what it must not do.
     Bug,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Store, Self::InDoubt, Self::Lost, Self::Starved, Self::TooLate, Self::Work, Self::Bug];
+    const ALL: [Self; 11] = [
+        Self::Store,
+        Self::InDoubt,
+        Self::Lost,
+        Self::Starved,
+        Self::TooLate,
+        Self::Work,
+        Self::Missed,
+        Self::Overlap,
+        Self::Schedule,
+        Self::Record,
+        Self::Bug,
+    ];
 
     const fn what(self) -> &'static str {
         match self {
@@ -37,6 +58,10 @@ impl Kind {
             Self::Starved => "renewals were sent late because this program was kept from running",
             Self::TooLate => "leases were granted too late to be of use",
             Self::Work => "work failed, or does not end",
+            Self::Missed => "ticks were missed",
+            Self::Overlap => "ticks were skipped because a run was going on",
+            Self::Schedule => "schedules could not be followed",
+            Self::Record => "records of runs could not be written",
             Self::Bug => "surprises in the store's answers",
         }
     }
@@ -55,7 +80,7 @@ struct Window {
     single: u32,
     /// How many were not.
     more: u64,
-    leases: HashSet<LeaseName>,
+    subjects: HashSet<Subject>,
     last: String,
 }
 
@@ -70,7 +95,7 @@ impl Trouble {
         &mut self,
         now: Instant,
         kind: Kind,
-        lease: Option<&LeaseName>,
+        subject: Option<&Subject>,
         text: impl fmt::Display,
     ) {
         self.sum_up(now);
@@ -78,17 +103,20 @@ impl Trouble {
         window.ends_at.get_or_insert(now + WINDOW);
         if window.single < SINGLE {
             window.single += 1;
-            let lease = lease.map(LeaseName::as_str);
+            let (lease, timer) = (subject.and_then(Subject::lease), subject.and_then(Subject::timer));
+            let (tick, job) = (subject.and_then(Subject::tick), subject.and_then(Subject::job));
             match kind {
                 // Apart, for programs that tell of it by themselves.
-                Kind::Lost => tracing::warn!(target: "tenure::lost", lease, "{text}"),
-                _ => tracing::warn!(target: "tenure", lease, "{text}"),
+                Kind::Lost => tracing::warn!(target: "tenure::lost", lease, timer, tick, "{text}"),
+                // It is what the user wants.
+                Kind::Overlap => tracing::info!(target: "tenure", timer, tick, "{text}"),
+                _ => tracing::warn!(target: "tenure", lease, timer, tick, job, "{text}"),
             }
             return;
         }
-        tracing::debug!(target: "tenure", lease = lease.map(LeaseName::as_str), "{text}");
+        tracing::debug!(target: "tenure", about = subject.map(tracing::field::display), "{text}");
         window.more += 1;
-        window.leases.extend(lease.cloned());
+        window.subjects.extend(subject.cloned());
         window.last = text.to_string();
     }
 
@@ -105,15 +133,20 @@ impl Trouble {
                 *window = Window::default();
                 continue;
             }
-            tracing::warn!(
-                target: "tenure",
-                "{}: {} more within {:?}, {} leases concerned; the last: {}",
+            let leases = window.subjects.iter().all(|subject| subject.lease().is_some());
+            let line = format_args!(
+                "{}: {} more within {:?}, {} {} concerned; the last: {}",
                 kind.what(),
                 window.more,
                 WINDOW,
-                window.leases.len(),
+                window.subjects.len(),
+                if leases { "leases" } else { "of leases, ticks and jobs" },
                 window.last,
             );
+            match kind {
+                Kind::Overlap => tracing::info!(target: "tenure", "{line}"),
+                _ => tracing::warn!(target: "tenure", "{line}"),
+            }
             // As long as it goes on, only summaries are logged.
             *window =
                 Window { single: SINGLE, ends_at: Some(ends_at.max(now) + WINDOW), ..Window::default() };
@@ -128,12 +161,14 @@ impl Trouble {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::LeaseName;
+
     use super::*;
 
     #[test]
     fn a_flood_becomes_a_few_lines_and_ends_when_it_ends() {
         let mut trouble = Trouble::default();
-        let lease = LeaseName::new("a").unwrap();
+        let lease = Subject::Lease(LeaseName::new("a").unwrap());
         let second = |n: u64| Instant::ZERO + Duration::from_secs(n);
         for n in 0..60 {
             for _ in 0..1000 {

@@ -6,22 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{
-    ConfigError, Deadlines, Instant, LeaseConfig, LeaseName, NameError, Restart, RestartPolicy, StopReason,
-    Token, WaitLimit, WorkerOptions,
+    ConfigError, Deadlines, DueTick, Instant, LeaseConfig, LeaseName, NameError, Restart, RestartPolicy,
+    StopReason, TimerName, Token, WaitLimit, WorkerOptions,
 };
 
 use crate::Closed;
 use crate::acquire::Acquire;
 use crate::hold::{Ending, Hold};
-use crate::lease::Signal;
+use crate::lease::{LostReason, Renewals, Signal};
 use crate::request::{Request, Requests, Ticket};
+use crate::subject::Subject;
 use crate::tenure::Tenure;
 
 mod job;
 mod outcome;
 mod shared;
 
-pub(crate) use job::{Ended, Job};
+pub(crate) use job::{Ended, Host, Job};
 pub use outcome::Outcome;
 pub(crate) use outcome::Work;
 use shared::Waiting;
@@ -59,18 +60,14 @@ pub struct WorkerSetup {
 }
 
 impl WorkerSetup {
-    pub(crate) fn new<W, F>(tenure: &Tenure, name: impl AsRef<str>, mut work: W) -> Self
+    pub(crate) fn new<W, F>(tenure: &Tenure, name: impl AsRef<str>, work: W) -> Self
     where
         W: FnMut(Ctx) -> F + Send + 'static,
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        let work = Work::new(move |ctx| {
-            let run = work(ctx);
-            Box::pin(async { run.await.into_result() })
-        });
-        Self { acquire, restart: Restart::Always, delays: None, work }
+        Self { acquire, restart: Restart::Always, delays: None, work: Work::new(work) }
     }
 
     /// Sets the TTL of the lease; the rest of the timing follows from it. See [`LeaseConfig::ttl`].
@@ -282,7 +279,7 @@ pub enum WorkerStatus {
     Ended,
 }
 
-/// A worker that could not be drained.
+/// A worker or a periodic job that could not be drained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrainError {
@@ -294,6 +291,19 @@ pub enum DrainError {
     Stuck {
         /// The lease.
         lease: LeaseName,
+        /// The token under which it works.
+        token: Token,
+    },
+    /// A run of a periodic job was stopped, and has not ended since: it blocks its thread. Its claim is not ended before.
+    #[error(
+        "the run of tick {tick} of {timer:?} (token {token}) was stopped and does not end: it blocks its thread; its \
+         claim is renewed until it does, unless it was taken away"
+    )]
+    RunStuck {
+        /// The periodic job's name.
+        timer: TimerName,
+        /// The tick.
+        tick: u64,
         /// The token under which it works.
         token: Token,
     },
@@ -331,19 +341,43 @@ pub enum DrainError {
 #[derive(Clone, Debug)]
 pub struct Ctx {
     hold: Arc<Hold>,
+    /// The periodic job and the tick that it is a run of.
+    run: Option<(TimerName, DueTick)>,
 }
 
 impl Ctx {
-    /// The name of the lease.
+    pub(crate) const fn new(hold: Arc<Hold>, run: Option<(TimerName, DueTick)>) -> Self {
+        Self { hold, run }
+    }
+
+    /// The name of the worker's lease, or of the periodic job.
     #[must_use]
-    pub fn name(&self) -> &LeaseName {
-        &self.hold.name
+    pub fn name(&self) -> &str {
+        match (&self.run, &self.hold.subject) {
+            (Some((name, _)), _) => name.as_str(),
+            (None, Subject::Lease(name)) => name.as_str(),
+            (None, Subject::Timer(name) | Subject::Tick(name, _)) => name.as_str(),
+            (None, Subject::Job(name)) => name.as_str(),
+        }
+    }
+
+    /// The tick that this run of a [periodic job](Tenure::periodic) is for; `None` in a worker. Its number is the same
+    /// in the whole fleet, and in each attempt at it.
+    #[must_use]
+    pub fn tick(&self) -> Option<DueTick> {
+        self.run.as_ref().map(|(_, due)| *due)
     }
 
     /// The fencing token of this run: greater than that of every run before it. Hand it to what the work changes.
     #[must_use]
     pub fn token(&self) -> Token {
         self.hold.token
+    }
+
+    /// The owner as the store keeps it: `{instance}/{incarnation}.{n}`, another one for each run.
+    #[must_use]
+    pub fn owner(&self) -> String {
+        self.hold.owner.to_string()
     }
 
     /// Whether work may go on; see [`Lease::is_valid`](crate::Lease::is_valid).
@@ -356,6 +390,12 @@ impl Ctx {
     #[must_use]
     pub fn deadlines(&self) -> Deadlines {
         self.hold.deadlines()
+    }
+
+    /// The deadlines after each renewal from now on: for work that is guarded by something outside of this program.
+    #[must_use]
+    pub fn renewals(&self) -> Renewals {
+        Renewals::new(Arc::clone(&self.hold))
     }
 
     /// Whether the work is to come to an end: it drains, or it must stop.
@@ -375,8 +415,16 @@ impl Ctx {
     /// to be saved before [`Deadlines::kill_at`]. If it was taken away, or the time for draining is over, the work is
     /// dropped at once; that it must stop then is seen by tasks of its own that wait here.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lost = self.lost();
+        async move {
+            let _why = lost.await;
+        }
+    }
+
+    /// Like [`stopping`](Ctx::stopping), and says why.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         let mut ending = Ending::new(Arc::clone(&self.hold));
-        poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(|_| ()))
+        poll_fn(move |cx| ending.poll_for(cx, |_, over| over))
     }
 
     /// A token for tasks that do part of the work: it tells them when to stop.

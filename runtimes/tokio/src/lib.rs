@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tenure_driver::core::Instant;
-use tenure_driver::{Runtime, Timer, clock, sealed};
+use tenure_driver::{Alarm, Runtime, clock, sealed};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -63,7 +63,7 @@ impl Tokio {
 impl sealed::Sealed for Tokio {}
 
 impl Runtime for Tokio {
-    type Timer = TokioTimer;
+    type Alarm = TokioAlarm;
 
     fn now(&self) -> Instant {
         clock::now()
@@ -92,8 +92,8 @@ impl Runtime for Tokio {
         })
     }
 
-    fn timer(&self) -> TokioTimer {
-        TokioTimer {
+    fn alarm(&self) -> TokioAlarm {
+        TokioAlarm {
             #[cfg(target_os = "linux")]
             fd: timerfd::TimerFd::new().ok(),
             sleep: None,
@@ -205,8 +205,8 @@ impl Signals {
     }
 }
 
-/// The timer of the driver.
-pub struct TokioTimer {
+/// The alarm of the driver.
+pub struct TokioAlarm {
     /// Wakes at once when the machine wakes. `None` if the system gave none.
     #[cfg(target_os = "linux")]
     fd: Option<timerfd::TimerFd>,
@@ -214,7 +214,7 @@ pub struct TokioTimer {
     sleep: Option<(Instant, Pin<Box<tokio::time::Sleep>>)>,
 }
 
-impl Timer for TokioTimer {
+impl Alarm for TokioAlarm {
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         #[cfg(target_os = "linux")]
         if let Some(fd) = &mut self.fd {
@@ -240,8 +240,8 @@ impl Timer for TokioTimer {
     }
 }
 
-impl fmt::Debug for TokioTimer {
+impl fmt::Debug for TokioAlarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokioTimer").finish_non_exhaustive()
+        f.debug_struct("TokioAlarm").finish_non_exhaustive()
     }
 }

@@ -10,18 +10,26 @@ use std::time::Duration;
 
 use tenure_core::{
     Acquisition, Command, CommandId, Event, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey,
-    LeaseName, LeaseOptions, LeaseTiming, Misuse, Node, Notice, Output, Reply, RestartPolicy, SplitMix,
-    StoreClock, Token, WaitLimit, WorkerKey, WorkerOptions,
+    LeaseName, LeaseOptions, LeaseTiming, Misuse, Node, Notice, Output, PeriodicKey, PeriodicOptions, Reply,
+    RestartPolicy, SplitMix, StoreClock, TimerKey, TimerName, TimerOptions, Timestamp, Token, WaitLimit,
+    WorkerKey, WorkerOptions,
 };
+use tenure_store::{Answer, StoreTime, TimerAct};
 
+use crate::store::{ModelStore, timer_act};
+
+mod forged;
 mod step;
 
-pub use step::{Step, steps};
+pub use step::{Shape, Step, TickOptions, steps};
 
 /// More outputs than any step can lead to.
 const OUTPUTS: usize = 10_000;
 /// More deadlines than there are in what is left when all is given up.
 const LAST_DEADLINES: usize = 10_000;
+
+/// Where the store's wall clock begins.
+const WALL: i64 = 1_700_000_000_000_000_000;
 
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_millis(500);
@@ -46,6 +54,16 @@ pub struct Reached {
     pub restarting: u64,
     /// Workloads that did not end after their hard stop.
     pub stuck: u64,
+    /// Ticks that were told.
+    pub ticked: u64,
+    /// Ticks that were claimed and run.
+    pub tick_runs: u64,
+    /// Ticks that a job skipped.
+    pub ticks_skipped: u64,
+    /// Timers that were based anew.
+    pub rebased: u64,
+    /// Schedules that could not be read.
+    pub unreadable: u64,
     /// Misuse that was refused.
     pub misuse: u64,
 }
@@ -74,6 +92,19 @@ struct Run {
     ids: BTreeSet<CommandId>,
     leases: Vec<LeaseKey>,
     workers: Vec<WorkerKey>,
+    timers: Vec<TimerKey>,
+    periodics: Vec<PeriodicKey>,
+    /// The timers of a store that means well, what was asked of it, and by how much its wall clock was set.
+    store: ModelStore,
+    acts: BTreeMap<CommandId, (TimerName, TimerAct)>,
+    wall: Timestamp,
+    /// The last tick of each timer.
+    ticks: BTreeMap<TimerKey, u64>,
+    /// The ticks that were run, of jobs that begin each once.
+    runs: BTreeSet<(PeriodicKey, u64)>,
+    once: BTreeSet<PeriodicKey>,
+    /// The floors of claims.
+    floors: BTreeMap<(LeaseKey, Acquisition), Token>,
     /// When it last had nothing to say.
     polled: Instant,
     /// When it wants to be woken; only right after a poll.
@@ -102,6 +133,15 @@ impl Run {
             ids: BTreeSet::new(),
             leases: Vec::new(),
             workers: Vec::new(),
+            timers: Vec::new(),
+            periodics: Vec::new(),
+            store: ModelStore::default(),
+            acts: BTreeMap::new(),
+            wall: Timestamp::from_nanos(WALL),
+            ticks: BTreeMap::new(),
+            runs: BTreeSet::new(),
+            once: BTreeSet::new(),
+            floors: BTreeMap::new(),
             polled: Instant::ZERO,
             wait: None,
             highest: BTreeMap::new(),
@@ -168,6 +208,44 @@ impl Run {
                     self.tell(|node, now| node.stop_worker(now, worker))?;
                 }
             }
+            Step::StartTimer { name, tick } => {
+                let options = tick_options(tick);
+                let timer = self.tell(|node, now| node.start_timer(now, timer_name(name), options))?;
+                self.timers.push(timer);
+            }
+            Step::StopTimer(index) => {
+                if let Some(timer) = pick(&self.timers, index) {
+                    self.tell(|node, now| node.stop_timer(now, timer))?;
+                }
+            }
+            Step::StartPeriodic { name, tick, attempts, overlap, under_lease } => {
+                let mut options = PeriodicOptions::new(tick_options(tick), options());
+                options.lease = under_lease.then(|| lease_name(name));
+                (options.attempts, options.overlap) = (attempts, overlap);
+                let periodic = self.tell(|node, now| node.start_periodic(now, timer_name(name), options))?;
+                self.periodics.push(periodic);
+                if attempts == 1 {
+                    self.once.insert(periodic);
+                }
+            }
+            Step::DrainPeriodic(index) => {
+                if let Some(periodic) = pick(&self.periodics, index) {
+                    self.tell(|node, now| node.drain_periodic(now, periodic))?;
+                }
+            }
+            Step::StopPeriodic(index) => {
+                if let Some(periodic) = pick(&self.periodics, index) {
+                    self.tell(|node, now| node.stop_periodic(now, periodic))?;
+                }
+            }
+            Step::TimerRead { command, view } => {
+                if let Some(id) = self.command(command) {
+                    self.read(id, view)?;
+                }
+            }
+            Step::ForgedRead { machine, view } => self.read(forged_id(machine), view)?,
+            Step::SetWall { back: true, by } => self.wall = self.wall.saturating_sub(by),
+            Step::SetWall { back: false, by } => self.wall = self.wall + by,
             Step::Exited { index, exit } => {
                 if let Some(lease) = pick(&self.leases, index) {
                     self.working.retain(|_, working| *working != lease);
@@ -177,7 +255,9 @@ impl Run {
             Step::Timeout => self.event(Event::Timeout)?,
             Step::Due => {
                 self.poll();
-                self.clock = self.wait.unwrap_or(self.clock);
+                let due = self.wait.unwrap_or(self.clock);
+                self.wall = self.wall + due.saturating_since(self.clock);
+                self.clock = due;
                 self.event(Event::Timeout)?;
             }
             Step::Reply { command, reply } => {
@@ -186,8 +266,8 @@ impl Run {
                 }
             }
             Step::Yes(command) => {
-                if let Some((id, reply)) = self.usual_answer(command) {
-                    self.event(Event::Reply { id, reply })?;
+                if let Some(answer) = self.usual_answer(command) {
+                    self.event(answer)?;
                 }
             }
             Step::Forged { machine, reply } => self.event(Event::Reply { id: forged_id(machine), reply })?,
@@ -197,7 +277,10 @@ impl Run {
                 node.shutdown(now);
                 Ok(())
             })?,
-            Step::Forward(by) => self.clock = self.clock + by,
+            Step::Forward(by) => {
+                self.clock = self.clock + by;
+                self.wall = self.wall + by;
+            }
             Step::Backward(by) => self.clock = self.clock.saturating_sub(by),
             Step::Poll => self.poll(),
         }
@@ -231,10 +314,22 @@ impl Run {
         self.commands.get(index)?.id()
     }
 
+    /// A record of a timer, forged.
+    fn read(&mut self, id: CommandId, shape: Shape) -> Result<(), Misuse> {
+        let near = self.ticks.values().max().copied().unwrap_or(1);
+        let (view, at) = forged::view(shape, near, self.wall);
+        self.event(Event::TimerRead { id, view, at })
+    }
+
     /// What a store that agrees would say to a late command.
-    fn usual_answer(&self, index: u8) -> Option<(CommandId, Reply)> {
+    fn usual_answer(&mut self, index: u8) -> Option<Event> {
         let id = self.command(index)?;
         let command = self.commands.iter().find(|command| command.id() == Some(id))?;
+        if let Some((name, act)) = self.acts.get(&id) {
+            let time = StoreTime { wall: self.wall, now: self.clock };
+            let answer = self.store.execute_timer(time, name, act);
+            return Some(Answer::Timer(answer).event(id));
+        }
         let reply = match command {
             Command::Acquire { floor, .. } => {
                 Reply::Granted { token: Token::new(floor.get().saturating_add(1)) }
@@ -246,8 +341,12 @@ impl Run {
             | Command::StartWorkload { .. }
             | Command::DrainWorkload { .. }
             | Command::StopWorkload { .. } => return None,
+            Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
+            | Command::ClaimTick { .. }
+            | Command::FinishTick { .. } => unreachable!("these are carried out"),
         };
-        Some((id, reply))
+        Some(Event::Reply { id, reply })
     }
 
     /// Polls until there is nothing more, which must be soon.
@@ -258,6 +357,7 @@ impl Run {
                     self.check_command(&command);
                     if let Some(id) = command.id() {
                         assert!(self.ids.insert(id), "{id} was given out before");
+                        self.acts.extend(timer_act(&self.node, &command).map(|act| (id, act)));
                         self.commands.push(command);
                     }
                 }
@@ -275,7 +375,7 @@ impl Run {
     fn check_command(&mut self, command: &Command) {
         match *command {
             // S9. Another grant to the same acquisition, by a store that has lost the first one, goes back at any time.
-            Command::Release { lease, n, token, .. } => {
+            Command::Release { lease, n, token, .. } | Command::FinishTick { lease, n, token, .. } => {
                 let held = self.held.get(&lease);
                 if held.is_some_and(|held| held.0 == n && token.is_none_or(|it| it == held.1)) {
                     assert_eq!(self.node.valid(self.latest, lease), None, "released while valid");
@@ -290,9 +390,22 @@ impl Run {
                 assert!(self.started.insert(lease), "started twice under {lease}");
                 assert_eq!(self.working.insert(worker, lease), None, "{worker} runs twice");
                 self.reached.started += 1;
+                if let Some((periodic, due)) = self.node.run(worker) {
+                    self.reached.tick_runs += 1;
+                    if self.once.contains(&periodic) {
+                        // T2.
+                        assert!(self.runs.insert((periodic, due.tick.n)), "{periodic} runs {due:?} again");
+                    }
+                }
+            }
+            Command::ClaimTick { lease, n, floor, .. } => {
+                // Any of its attempts may be the one that counts.
+                self.floors.entry((lease, n)).or_insert(floor);
             }
             Command::Acquire { .. }
             | Command::Renew { .. }
+            | Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
             | Command::Watch { .. }
             | Command::Unwatch { .. }
             | Command::DrainWorkload { .. }
@@ -304,9 +417,14 @@ impl Run {
         match notice {
             // S6.
             Notice::Acquired { lease, n, token, .. } => {
-                let name = self.node.name(*lease).expect("it has not ended").clone();
-                let before = self.highest.insert(name, *token);
-                assert!(before.is_none_or(|before| before < *token), "{token:?} after {before:?}");
+                if let Some(name) = self.node.name(*lease).cloned() {
+                    let before = self.highest.insert(name, *token);
+                    assert!(before.is_none_or(|before| before < *token), "{token:?} after {before:?}");
+                } else {
+                    // Several claims of a job may be asked for at once, and be granted in any order.
+                    assert!(self.node.claim(*lease).is_some(), "it has not ended");
+                    assert!(self.floors[&(*lease, *n)] < *token, "{token:?} is not above its floor");
+                }
                 assert_eq!(self.held.insert(*lease, (*n, *token)), None, "acquired twice under {lease}");
                 self.reached.acquired += 1;
             }
@@ -324,6 +442,15 @@ impl Run {
                 assert!(!self.working.contains_key(worker), "{worker} campaigns while its work runs");
                 self.leases.push(*lease);
             }
+            // T2, T4.
+            Notice::Ticked { timer, due } => {
+                let before = self.ticks.insert(*timer, due.tick.n);
+                assert!(before.is_none_or(|before| before < due.tick.n), "{due:?} after {before:?}");
+                self.reached.ticked += 1;
+            }
+            Notice::TickSkipped { .. } => self.reached.ticks_skipped += 1,
+            Notice::Rebased { .. } => self.reached.rebased += 1,
+            Notice::ScheduleUnreadable { .. } => self.reached.unreadable += 1,
             Notice::Restarting { at, .. } => {
                 // It was decided after the last time that there was nothing to poll.
                 assert!(*at >= self.polled + FIRST_DELAY / 2, "a worker that does not rest");
@@ -370,7 +497,7 @@ impl Run {
             self.event(Event::Timeout).expect("a timeout is never wrong");
             self.poll();
         }
-        assert!(self.node.is_empty(), "{} leases and workers never end", self.node.len());
+        assert!(self.node.is_empty(), "{} machines never end", self.node.len());
     }
 
     fn give_up(&mut self) -> Result<(), Misuse> {
@@ -405,6 +532,16 @@ fn forged_id(machine: u8) -> CommandId {
 
 fn lease_name(number: u8) -> LeaseName {
     LeaseName::new(format!("name-{number}")).expect("a short name")
+}
+
+fn timer_name(number: u8) -> TimerName {
+    TimerName::new(format!("name-{number}")).expect("a short name")
+}
+
+fn tick_options(tick: TickOptions) -> TimerOptions {
+    let mut options = TimerOptions::new(forged::schedule(tick.schedule));
+    (options.missed, options.late_limit) = (tick.missed, tick.late_limit);
+    options
 }
 
 fn options() -> LeaseOptions {

@@ -3,9 +3,13 @@
 //! The search and the simulation share it. Time comes in with each call, on the store's clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::time::Duration;
 
-use tenure_core::{Acquisition, Command, Identity, Instant, LeaseName, Owner, Reply, Token, Wake};
+use tenure_core::{
+    Acquisition, Command, Identity, Instant, Jitter, LeaseName, Node, Owner, Reply, TimerName, Token, Wake,
+};
+use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerRecord};
 
 /// A grant that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +45,8 @@ pub struct ModelStore {
     pub high_water: Token,
     /// Who wants hints.
     pub waiters: BTreeMap<LeaseName, BTreeSet<Waiter>>,
+    /// The timers, with the claims of their ticks.
+    pub timers: BTreeMap<TimerName, TimerRecord>,
 }
 
 impl ModelStore {
@@ -113,6 +119,21 @@ impl ModelStore {
         (Some(reply), Vec::new())
     }
 
+    /// Carries out an operation on a timer. Ticks go by the wall clock, and claims end by the other one.
+    pub fn execute_timer(&mut self, time: StoreTime, name: &TimerName, act: &TimerAct) -> TimerAnswer {
+        let Self { high_water, timers, .. } = self;
+        let mut record = timers.remove(name);
+        let answer = TimerRecord::apply(&mut record, act, time, |floor| -> Result<Token, Infallible> {
+            *high_water = Token::new((*high_water).max(floor).get().saturating_add(1));
+            Ok(*high_water)
+        });
+        timers.extend(record.map(|record| (name.clone(), record)));
+        match answer {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        }
+    }
+
     /// The unexpired record of a lease.
     #[must_use]
     pub fn holder(&self, now: Instant, name: &LeaseName) -> Option<&Record> {
@@ -144,4 +165,62 @@ impl ModelStore {
         };
         waiters.enumerate().map(woken).collect()
     }
+}
+
+/// What a command of this node asks of a timer, and of which one, at the moment in which it was emitted. `None` for
+/// commands about leases, and for those that are not for the store.
+#[must_use]
+pub fn timer_act<J: Jitter>(node: &Node<J>, command: &Command) -> Option<(TimerName, TimerAct)> {
+    let (name, tick) = match command {
+        Command::ReadTimer { timer, .. } | Command::ChangeTimer { timer, .. } => {
+            (node.timer_name(*timer)?, 0)
+        }
+        Command::ClaimTick { lease, .. }
+        | Command::Renew { lease, .. }
+        | Command::FinishTick { lease, .. } => node.claim(*lease)?,
+        Command::Acquire { .. }
+        | Command::Release { .. }
+        | Command::Watch { .. }
+        | Command::Unwatch { .. }
+        | Command::StartWorkload { .. }
+        | Command::DrainWorkload { .. }
+        | Command::StopWorkload { .. } => return None,
+    };
+    Some((name.clone(), act(node.identity(), command, tick)?))
+}
+
+/// What a command of this process about this tick asks of its timer; `None` if it is not about a timer.
+#[must_use]
+pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct> {
+    let owner = |n: &Acquisition| process.owner(*n);
+    Some(match command {
+        Command::ReadTimer { schedule, last, .. } => {
+            TimerAct::Read { schedule: schedule.text().into(), last: *last }
+        }
+        Command::ChangeTimer { revision, change, .. } => {
+            TimerAct::Change { revision: *revision, change: change.clone() }
+        }
+        Command::ClaimTick { n, tick, ttl, floor, attempts, overlap, .. } => TimerAct::Claim(TickClaim {
+            tick: *tick,
+            owner: owner(n),
+            ttl: *ttl,
+            floor: *floor,
+            attempts: *attempts,
+            overlap: *overlap,
+            metadata: Metadata::new(),
+        }),
+        Command::Renew { n, token, ttl, .. } => {
+            TimerAct::Renew { tick, owner: owner(n), token: *token, ttl: *ttl }
+        }
+        Command::FinishTick { n, tick, token, end, .. } => {
+            TimerAct::Finish { tick: *tick, owner: owner(n), token: *token, end: *end }
+        }
+        Command::Acquire { .. }
+        | Command::Release { .. }
+        | Command::Watch { .. }
+        | Command::Unwatch { .. }
+        | Command::StartWorkload { .. }
+        | Command::DrainWorkload { .. }
+        | Command::StopWorkload { .. } => return None,
+    })
 }

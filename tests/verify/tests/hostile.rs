@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[test]
 fn hostile_events_get_far() {
     let mut source = SplitMix::new(1);
-    let mut total = [0; 9];
+    let mut total = [0; 14];
     for _ in 0..300 {
         let mut step = |_| Step::read(&[(); Step::LENGTH].map(|()| source.below(256) as u8));
         let steps: Vec<Step> = (0..400).map(&mut step).collect();
@@ -41,6 +41,11 @@ fn hostile_events_get_far() {
             reached.started,
             reached.restarting,
             reached.stuck,
+            reached.ticked,
+            reached.tick_runs,
+            reached.ticks_skipped,
+            reached.rebased,
+            reached.unreadable,
             reached.misuse,
         ];
         for (total, count) in total.iter_mut().zip(counts) {

@@ -9,13 +9,16 @@ use tenure_store::{Holder, StoreError};
 
 use crate::acquire::{AcquireError, Candidate};
 use crate::hold::Hold;
+use crate::periodic;
 use crate::request::Ticket;
-use crate::worker::Tie;
+use crate::subject::Subject;
+use crate::worker;
 
 /// A candidacy, and the hold that comes of it.
 pub(super) struct Entry {
-    pub(super) name: LeaseName,
-    /// `None` for a worker's.
+    /// The lease, or the tick that is claimed.
+    pub(super) subject: Subject,
+    /// `None` for a worker's and for a run's.
     pub(super) ticket: Option<Ticket>,
     pub(super) ttl: std::time::Duration,
     pub(super) candidate: Option<Arc<Candidate>>,
@@ -23,8 +26,8 @@ pub(super) struct Entry {
     pub(super) unheard: bool,
     /// Takes the guard's hold, or the reason why there is none; once.
     pub(super) grant: Option<oneshot::Sender<Result<Arc<Hold>, AcquireError>>>,
-    /// The worker whose run it is for.
-    pub(super) worker: Option<Arc<Tie>>,
+    /// Whose run it is for.
+    pub(super) host: Option<Host>,
     pub(super) hold: Option<Arc<Hold>>,
     /// Whether it was granted, and the store may still have a record of that.
     pub(super) recorded: bool,
@@ -33,14 +36,46 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// The candidacy under which something is to run; nobody waits for its notices.
+    pub(super) const fn of_run(subject: Subject, ttl: std::time::Duration, host: Host) -> Self {
+        Self {
+            subject,
+            ticket: None,
+            ttl,
+            candidate: None,
+            unheard: true,
+            grant: None,
+            host: Some(host),
+            hold: None,
+            recorded: false,
+            outcome: None,
+        }
+    }
+
     /// Whether the store may have a record of it.
     pub(super) fn record(&mut self, recorded: bool) {
         if self.recorded != recorded
-            && let Some(tie) = &self.worker
+            && let Some(host) = &self.host
         {
-            tie.record(recorded);
+            host.record(recorded);
         }
         self.recorded = recorded;
+    }
+}
+
+/// What has runs under leases and claims.
+#[derive(Clone)]
+pub(super) enum Host {
+    Worker(Arc<worker::Tie>),
+    Periodic(Arc<periodic::Tie>),
+}
+
+impl Host {
+    fn record(&self, recorded: bool) {
+        match self {
+            Self::Worker(tie) => tie.record(recorded),
+            Self::Periodic(tie) => tie.record(recorded),
+        }
     }
 }
 
@@ -59,14 +94,14 @@ pub(super) struct Entries {
     /// In the order of their keys, so that messages have an order.
     leases: BTreeMap<LeaseKey, Entry>,
     tickets: HashMap<Ticket, LeaseKey>,
-    names: HashMap<LeaseName, Known>,
+    names: HashMap<Subject, Known>,
     held: usize,
 }
 
 impl Entries {
     pub(super) fn insert(&mut self, key: LeaseKey, entry: Entry) {
         self.tickets.extend(entry.ticket.map(|ticket| (ticket, key)));
-        self.names.entry(entry.name.clone()).or_default().entries += 1;
+        self.names.entry(entry.subject.clone()).or_default().entries += 1;
         self.leases.insert(key, entry);
     }
 
@@ -75,10 +110,10 @@ impl Entries {
         let mut entry = self.leases.remove(&key)?;
         entry.record(false);
         entry.ticket.map(|ticket| self.tickets.remove(&ticket));
-        if let Some(known) = self.names.get_mut(&entry.name) {
+        if let Some(known) = self.names.get_mut(&entry.subject) {
             known.entries -= 1;
             if known.entries == 0 {
-                self.names.remove(&entry.name);
+                self.names.remove(&entry.subject);
             }
         }
         Some(entry)
@@ -99,7 +134,7 @@ impl Entries {
         if entry.hold.replace(hold).is_none() {
             self.held += 1;
         }
-        if let Some(known) = self.names.get_mut(&entry.name) {
+        if let Some(known) = self.names.get_mut(&entry.subject) {
             known.holder = Some(holder);
             known.error = None;
         }
@@ -110,7 +145,7 @@ impl Entries {
         let entry = self.leases.get_mut(&key)?;
         let hold = entry.hold.take()?;
         self.held -= 1;
-        if let Some(known) = self.names.get_mut(&entry.name) {
+        if let Some(known) = self.names.get_mut(&entry.subject) {
             known.holder = None;
         }
         Some(hold)
@@ -129,10 +164,10 @@ impl Entries {
         self.leases.values().all(|entry| !entry.recorded)
     }
 
-    /// The names of the leases that were held and not given back, each once.
-    pub(super) fn unreleased(&self) -> Vec<LeaseName> {
+    /// The leases and claims that were held and not given back, each once, leases first.
+    pub(super) fn unreleased(&self) -> Vec<Subject> {
         let open = self.leases.values().filter(|entry| entry.recorded);
-        let mut names: Vec<_> = open.map(|entry| entry.name.clone()).collect();
+        let mut names: Vec<_> = open.map(|entry| entry.subject.clone()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -146,35 +181,36 @@ impl Entries {
     }
 
     /// The store said who has the lease.
-    pub(super) fn held_by(&mut self, name: &LeaseName, holder: Holder) {
-        if let Some(known) = self.names.get_mut(name) {
+    pub(super) fn held_by(&mut self, subject: &Subject, holder: Holder) {
+        if let Some(known) = self.names.get_mut(subject) {
             known.holder = Some(holder);
             known.error = None;
         }
     }
 
     /// The store answered well.
-    pub(super) fn answered(&mut self, name: &LeaseName) {
-        if let Some(known) = self.names.get_mut(name) {
+    pub(super) fn answered(&mut self, subject: &Subject) {
+        if let Some(known) = self.names.get_mut(subject) {
             known.error = None;
         }
     }
 
-    pub(super) fn failed(&mut self, name: &LeaseName, error: StoreError) {
-        if let Some(known) = self.names.get_mut(name) {
+    pub(super) fn failed(&mut self, subject: &Subject, error: StoreError) {
+        if let Some(known) = self.names.get_mut(subject) {
             known.error = Some(error);
         }
     }
 
-    pub(super) fn holder(&self, name: &LeaseName) -> Option<Holder> {
-        self.names.get(name)?.holder.clone()
+    pub(super) fn holder(&self, subject: &Subject) -> Option<Holder> {
+        self.names.get(subject)?.holder.clone()
     }
 
     /// Why there is no lease of this name.
     pub(super) fn acquire_error(&self, name: &LeaseName, why: AcquireFailure) -> AcquireError {
-        let (lease, error) = (name.clone(), Box::new(self.error(name)));
+        let subject = Subject::Lease(name.clone());
+        let (lease, error) = (name.clone(), Box::new(self.error(&subject)));
         match why {
-            AcquireFailure::Busy => AcquireError::Busy { holder: self.holder(name).map(Box::new), lease },
+            AcquireFailure::Busy => AcquireError::Busy { holder: self.holder(&subject).map(Box::new), lease },
             AcquireFailure::Unreachable => AcquireError::Unreachable { error, lease },
             AcquireFailure::Refused => AcquireError::Refused { error, lease },
             AcquireFailure::StoreRegressed { token, floor } => {
@@ -190,8 +226,8 @@ impl Entries {
     }
 
     /// What the store last failed with; without a word of its own, that it did not answer.
-    pub(super) fn error(&self, name: &LeaseName) -> StoreError {
-        let error = self.names.get(name).and_then(|known| known.error.clone());
-        error.unwrap_or_else(|| StoreError::unknown("it did not answer in time").about(name))
+    pub(super) fn error(&self, subject: &Subject) -> StoreError {
+        let error = self.names.get(subject).and_then(|known| known.error.clone());
+        error.unwrap_or_else(|| StoreError::unknown("it did not answer in time").about(subject))
     }
 }

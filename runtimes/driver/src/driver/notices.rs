@@ -1,20 +1,23 @@
 //! What the node says: commands for the store and for workloads, notices for the application.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tenure_core::{
-    AcquireFailure, Command, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop, StopReason, Token,
+    AcquireFailure, Command, CommandId, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop,
+    StopReason, TimerKey, Token,
 };
-use tenure_store::{Acquire, Holder, Operation, Release, Renew};
+use tenure_store::{Acquire, Holder, Operation, Release, Renew, TickClaim, TimerAct, TimerRequest};
 
 use super::Driver;
+use super::entries::Host;
 use crate::acquire::Progress;
-use crate::carrier::Order;
+use crate::carrier::{By, Order};
 use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::runtime::Runtime;
 use crate::span::Span;
+use crate::subject::Subject;
 use crate::trouble::Kind;
 use crate::watches::Watch;
 
@@ -26,19 +29,49 @@ impl<R: Runtime> Driver<R> {
                 let mut metadata = self.metadata.clone();
                 metadata.text = self.node.text(lease).cloned();
                 let owner = self.node.owner(n);
-                let acquire = Acquire { name, owner, ttl, floor, wait, metadata, timeout };
-                self.carrier.order(now, Order { id, lease, operation: Operation::Acquire(acquire) });
+                let subject = Subject::Lease(name.clone());
+                let operation = Acquire { name, owner, ttl, floor, wait, metadata, timeout }.into();
+                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
             }
             Command::Renew { id, lease, n, token, ttl, timeout } => {
-                let Some(name) = self.node.name(lease).cloned() else { return };
-                tracing::trace!(target: "tenure", lease = name.as_str(), %token, "renewing");
-                let renew = Renew { name, owner: self.node.owner(n), token, ttl, timeout };
-                self.carrier.order(now, Order { id, lease, operation: Operation::Renew(renew) });
+                let owner = self.node.owner(n);
+                let (subject, operation): (_, Operation) = if let Some((name, tick)) = self.node.claim(lease)
+                {
+                    let act = TimerAct::Renew { tick, owner, token, ttl };
+                    let request = TimerRequest { name: name.clone(), act, timeout };
+                    (Subject::Tick(name.clone(), tick), request.into())
+                } else if let Some(name) = self.node.name(lease) {
+                    let renew = Renew { name: name.clone(), owner, token, ttl, timeout };
+                    (Subject::Lease(name.clone()), renew.into())
+                } else {
+                    return;
+                };
+                tracing::trace!(target: "tenure", about = %subject, %token, "renewing");
+                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
             }
             Command::Release { id, lease, n, token, timeout } => {
                 let Some(name) = self.node.name(lease).cloned() else { return };
-                let release = Release { name, owner: self.node.owner(n), token, timeout };
-                self.carrier.order(now, Order { id, lease, operation: Operation::Release(release) });
+                let subject = Subject::Lease(name.clone());
+                let operation = Release { name, owner: self.node.owner(n), token, timeout }.into();
+                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
+            }
+            Command::ReadTimer { id, timer, schedule, last, timeout } => {
+                let act = TimerAct::Read { schedule: schedule.text().into(), last };
+                self.ask_timer(now, id, timer, act, timeout);
+            }
+            Command::ChangeTimer { id, timer, revision, change, timeout } => {
+                self.ask_timer(now, id, timer, TimerAct::Change { revision, change }, timeout);
+            }
+            Command::ClaimTick { id, lease, n, tick, ttl, floor, attempts, overlap, timeout } => {
+                let mut metadata = self.metadata.clone();
+                metadata.text = self.node.text(lease).cloned();
+                let owner = self.node.owner(n);
+                let claim = TickClaim { tick, owner, ttl, floor, attempts, overlap, metadata };
+                self.ask_claim(now, id, lease, TimerAct::Claim(claim), timeout);
+            }
+            Command::FinishTick { id, lease, n, tick, token, end, timeout } => {
+                let act = TimerAct::Finish { tick, owner: self.node.owner(n), token, end };
+                self.ask_claim(now, id, lease, act, timeout);
             }
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
@@ -48,9 +81,24 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
+    fn ask_timer(&mut self, now: Instant, id: CommandId, timer: TimerKey, act: TimerAct, timeout: Duration) {
+        let Some(name) = self.node.timer_name(timer).cloned() else { return };
+        let subject = Subject::Timer(name.clone());
+        let operation = TimerRequest { name, act, timeout }.into();
+        self.carrier.order(now, Order { id, by: By::Timer(timer), subject, operation });
+    }
+
+    fn ask_claim(&mut self, now: Instant, id: CommandId, lease: LeaseKey, act: TimerAct, timeout: Duration) {
+        let Some((name, tick)) = self.node.claim(lease) else { return };
+        let name = name.clone();
+        let subject = Subject::Tick(name.clone(), tick);
+        let operation = TimerRequest { name, act, timeout }.into();
+        self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
+    }
+
     fn stop(&mut self, lease: LeaseKey, how: Stop, why: StopReason) {
         let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) else { return };
-        tracing::debug!(target: "tenure", lease = hold.name.as_str(), token = %hold.token, ?how, ?why, "stopping");
+        tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, ?how, ?why, "stopping");
         match (how, why) {
             // From the fence on nothing revives the guard, though there still is time to end in order.
             (_, StopReason::Fence) => hold.lose(why, LostReason::Expired),
@@ -69,8 +117,13 @@ impl<R: Runtime> Driver<R> {
                 let owner = self.node.owner(n);
                 let text = self.node.text(lease).cloned();
                 let Some(entry) = self.entries.of(lease) else { return };
-                self.stats.acquired += 1;
-                tracing::info!(target: "tenure", lease = entry.name.as_str(), %token, "lease acquired");
+                match &entry.subject {
+                    Subject::Lease(name) => {
+                        self.stats.acquired += 1;
+                        tracing::info!(target: "tenure", lease = name.as_str(), %token, "lease acquired");
+                    }
+                    subject => tracing::debug!(target: "tenure", about = %subject, %token, "claimed"),
+                }
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
                 holder.ttl = Some(entry.ttl);
@@ -78,7 +131,7 @@ impl<R: Runtime> Driver<R> {
                 holder.metadata = self.metadata.clone();
                 holder.metadata.text = text;
                 let clock = Arc::clone(&self.clock);
-                let hold = Arc::new(Hold::new(entry.name.clone(), owner, token, deadlines, clock));
+                let hold = Arc::new(Hold::new(entry.subject.clone(), owner, token, deadlines, clock));
                 if let Some(grant) = entry.grant.take() {
                     // If nobody takes it, the request to give it back is in the queue already.
                     let _given_up = grant.send(Ok(Arc::clone(&hold)));
@@ -88,7 +141,7 @@ impl<R: Runtime> Driver<R> {
             Notice::Renewed { lease, deadlines } => {
                 self.stats.renewed += 1;
                 if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) {
-                    tracing::debug!(target: "tenure", lease = hold.name.as_str(), token = %hold.token, "lease renewed");
+                    tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, "renewed");
                     hold.renew(deadlines);
                 }
             }
@@ -96,38 +149,39 @@ impl<R: Runtime> Driver<R> {
                 if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.clone()) {
                     hold.doubt();
                     let left = Span(deadlines.fence_at.saturating_since(now));
-                    let error = self.entries.error(&hold.name);
+                    let error = self.entries.error(&hold.subject);
                     let text =
                         format_args!("a renewal failed; without one the work must stop in {left}: {error}");
-                    self.trouble.warn(now, Kind::InDoubt, Some(&hold.name), text);
+                    self.trouble.warn(now, Kind::InDoubt, Some(&hold.subject), text);
                 }
             }
             Notice::RenewalStarved { lease, late_by } => {
                 self.stats.starved += 1;
-                let name = self.node.name(lease);
+                let subject = self.entries.of(lease).map(|entry| entry.subject.clone());
                 let late_by = Span(late_by);
                 let text = format_args!(
                     "renewal starved: it was sent {late_by} late because something blocked the runtime's \
                      threads; move blocking work off them, or start Tenure on a runtime of its own"
                 );
-                self.trouble.warn(now, Kind::Starved, name, text);
+                self.trouble.warn(now, Kind::Starved, subject.as_ref(), text);
             }
             Notice::Lost { lease, token, why } => self.lost(now, lease, token, why),
             Notice::Waiting { lease, token, until } => {
                 let Some(entry) = self.entries.of(lease) else { return };
-                let (name, candidate) = (entry.name.clone(), entry.candidate.clone());
-                tracing::debug!(target: "tenure", lease = name.as_str(), ?token, "waiting: the lease is held");
+                let (subject, candidate) = (entry.subject.clone(), entry.candidate.clone());
+                tracing::debug!(target: "tenure", about = %subject, ?token, "waiting: it is held");
                 if let Some(candidate) = candidate {
-                    candidate.report(Progress::Waiting { holder: self.entries.holder(&name), until });
+                    candidate.report(Progress::Waiting { holder: self.entries.holder(&subject), until });
                 }
             }
             Notice::Retrying { lease, failure: _ } => {
                 let Some(entry) = self.entries.of(lease) else { return };
-                let (name, unheard, candidate) = (entry.name.clone(), entry.unheard, entry.candidate.clone());
-                let error = self.entries.error(&name);
+                let (unheard, candidate) = (entry.unheard, entry.candidate.clone());
+                let subject = entry.subject.clone();
+                let error = self.entries.error(&subject);
                 if unheard {
                     let text = format_args!("not acquired yet, and tried again: {error}");
-                    self.trouble.warn(now, Kind::Store, Some(&name), text);
+                    self.trouble.warn(now, Kind::Store, Some(&subject), text);
                 }
                 if let Some(candidate) = candidate {
                     candidate.report(Progress::Retrying { error });
@@ -135,9 +189,8 @@ impl<R: Runtime> Driver<R> {
             }
             Notice::GrantedTooLate { lease, token } => {
                 let Some(entry) = self.entries.of(lease) else { return };
-                let text =
-                    "the store granted the lease so late that no time for work was left; it is given back";
-                self.trouble.warn(now, Kind::TooLate, Some(&entry.name), text);
+                let text = "the store granted it so late that no time for work was left; it is given back";
+                self.trouble.warn(now, Kind::TooLate, Some(&entry.subject), text);
                 if let Some(candidate) = &entry.candidate {
                     candidate.report(Progress::GrantedTooLate { token });
                 }
@@ -150,10 +203,19 @@ impl<R: Runtime> Driver<R> {
                     let _nobody_waits = outcome.send(ReleaseOutcome::NotHeld);
                 }
             }
-            Notice::Campaigning { worker, lease } => self.campaigns(worker, lease),
+            Notice::Campaigning { worker, lease } => self.campaigns(now, worker, lease),
             Notice::Restarting { worker, failures, at } => self.restarting(now, worker, failures, at),
             Notice::Stuck { worker, lease } => self.stuck(now, worker, lease),
             Notice::WorkerEnded { worker } => self.worker_ended(worker),
+            Notice::Ticked { timer, due } => self.ticked(now, timer, due),
+            Notice::TicksMissed { timer, .. }
+            | Notice::ScheduleChanged { timer, .. }
+            | Notice::ScheduleUnreadable { timer }
+            | Notice::Rebased { timer, .. }
+            | Notice::TimerRetrying { timer, .. } => self.timer_notice(now, timer, &notice),
+            Notice::TimerEnded { timer, why } => self.timer_ended(timer, why),
+            Notice::TickSkipped { periodic, tick, why } => self.tick_skipped(now, periodic, tick, why),
+            Notice::PeriodicEnded { periodic, why } => self.periodic_ended(now, periodic, why),
             other => {
                 tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know")
             }
@@ -173,16 +235,19 @@ impl<R: Runtime> Driver<R> {
             _ => (StopReason::Fence, LostReason::Expired),
         };
         hold.lose(stop, reason);
-        let text = format_args!("the lease (token {token}) is lost: {reason}");
-        self.trouble.warn(now, Kind::Lost, Some(&hold.name), text);
+        let what = if hold.subject.lease().is_some() { "the lease" } else { "the claim" };
+        let text = format_args!("{what} (token {token}) is lost: {reason}");
+        self.trouble.warn(now, Kind::Lost, Some(&hold.subject), text);
     }
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
         let Some(entry) = self.entries.of(lease) else { return };
-        if entry.worker.is_some() {
-            return self.worker_refused(now, lease, why);
+        match &entry.host {
+            Some(Host::Worker(_)) => return self.worker_refused(now, lease, why),
+            Some(Host::Periodic(_)) => return self.run_refused(now, lease, why),
+            None => {}
         }
-        let (name, Some(grant)) = (entry.name.clone(), entry.grant.take()) else { return };
+        let (Subject::Lease(name), Some(grant)) = (entry.subject.clone(), entry.grant.take()) else { return };
         // The candidate itself gave up, and is gone.
         if why == AcquireFailure::GivenUp {
             return;
@@ -193,11 +258,16 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn released(&mut self, lease: LeaseKey, outcome: ReleaseOutcome) {
-        self.stats.released += 1;
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
         entry.record(false);
-        tracing::info!(target: "tenure", lease = entry.name.as_str(), ?outcome, "lease released");
+        match &entry.subject {
+            Subject::Lease(name) => {
+                self.stats.released += 1;
+                tracing::info!(target: "tenure", lease = name.as_str(), ?outcome, "lease released");
+            }
+            subject => tracing::debug!(target: "tenure", about = %subject, ?outcome, "claim ended"),
+        }
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);
         }

@@ -10,6 +10,7 @@ use super::{Driver, SHARE, Stage, UNHELD_LIMIT};
 use crate::acquire::AcquireError;
 use crate::request::{Look, Request};
 use crate::runtime::Runtime;
+use crate::subject::Subject;
 
 impl<R: Runtime> Driver<R> {
     pub(super) fn take_requests(&mut self, now: Instant, cx: &mut Context<'_>) -> bool {
@@ -35,13 +36,13 @@ impl<R: Runtime> Driver<R> {
                 match self.node.acquire(now, name.clone(), options) {
                     Ok(key) => {
                         let entry = Entry {
-                            name,
+                            subject: Subject::Lease(name),
                             ticket: Some(ticket),
                             ttl,
                             candidate,
                             unheard,
                             grant: Some(grant),
-                            worker: None,
+                            host: None,
                             hold: None,
                             recorded: false,
                             outcome: None,
@@ -70,6 +71,15 @@ impl<R: Runtime> Driver<R> {
             },
             Request::Worker(new) => self.start_worker(now, *new),
             Request::EndWorker { ticket, hard } => self.end_worker(now, ticket, hard),
+            Request::Timer(new) => self.start_timer(now, *new),
+            Request::StopTimer(ticket) => self.stop_timer(now, ticket),
+            Request::Periodic(new) => self.start_periodic(now, *new),
+            Request::EndPeriodic { ticket, hard } => self.end_periodic(now, ticket, hard),
+            Request::BeginRun(new) => self.records.begin_own(now, *new),
+            Request::NoteRun { ticket, text } => self.records.note(now, ticket, text),
+            Request::EndRun { ticket, outcome, text, done } => {
+                self.records.end_own(now, ticket, outcome, text, done);
+            }
             Request::Look(look) => self.look(now, look),
             Request::Shutdown { budget, done } => {
                 self.leaving.push((now + budget, done));
@@ -84,6 +94,11 @@ impl<R: Runtime> Driver<R> {
             Look::Inspect(name, answer) => self.carrier.look(now, store.inspecting(name), answer),
             Look::List(after, most, answer) => self.carrier.look(now, store.listing(after, most), answer),
             Look::Evict(name, how, answer) => self.carrier.look(now, store.evicting(name, how), answer),
+            Look::Timers(after, most, answer) => self.carrier.look(now, store.timing(after, most), answer),
+            Look::ForgetTimer(name, answer) => self.carrier.forget_timer(now, name, answer),
+            Look::Jobs(after, most, answer) => self.carrier.look(now, store.recording(after, most), answer),
+            Look::Runs(job, answer) => self.carrier.look(now, store.running(job), answer),
+            Look::ForgetJob(job, answer) => self.carrier.look(now, store.forgetting(job), answer),
         }
     }
 

@@ -8,20 +8,22 @@ use futures::channel::mpsc;
 use futures::stream::StreamExt;
 use tenure_core::{AcquireFailure, Event, Exit, Instant, LeaseKey, Misuse, Token, WorkerKey};
 
-use super::entries::Entry;
+use super::entries::{self, Entry};
 use super::{Driver, SHARE};
 use crate::request::{NewWorker, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::span::Span;
+use crate::subject::Subject;
 use crate::trouble::Kind;
-use crate::worker::{Ended, Job, Tie, Work, WorkerStatus};
+use crate::worker::{Ended, Host, Job, Tie, Work, WorkerStatus};
 
 pub(super) struct Workers {
     known: BTreeMap<WorkerKey, Known>,
     tickets: HashMap<Ticket, WorkerKey>,
+    /// Of periodic jobs, too.
     ended: mpsc::UnboundedReceiver<Ended>,
     /// For the tasks.
-    sender: mpsc::UnboundedSender<Ended>,
+    pub(super) sender: mpsc::UnboundedSender<Ended>,
 }
 
 struct Known {
@@ -86,28 +88,22 @@ impl<R: Runtime> Driver<R> {
         debug_assert!(ended.is_ok(), "the key is the node's own");
     }
 
-    /// A candidacy of a worker begins.
-    pub(super) fn campaigns(&mut self, worker: WorkerKey, lease: LeaseKey) {
+    /// A candidacy of a worker, or of a run, begins.
+    pub(super) fn campaigns(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey) {
+        if let Some((periodic, due)) = self.node.run(worker) {
+            return self.run_campaigns(now, periodic, due, lease);
+        }
         let Some(known) = self.workers.known.get(&worker) else { return };
         let Some(name) = self.node.worker_name(worker).cloned() else { return };
         known.tie.set(WorkerStatus::Waiting);
-        let tie = Some(Arc::clone(&known.tie));
-        let entry = Entry {
-            name,
-            ticket: None,
-            ttl: known.ttl,
-            candidate: None,
-            unheard: true,
-            grant: None,
-            worker: tie,
-            hold: None,
-            recorded: false,
-            outcome: None,
-        };
-        self.entries.insert(lease, entry);
+        let host = entries::Host::Worker(Arc::clone(&known.tie));
+        self.entries.insert(lease, Entry::of_run(Subject::Lease(name), known.ttl, host));
     }
 
     pub(super) fn start_work(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey, token: Token) {
+        if let Some((periodic, due)) = self.node.run(worker) {
+            return self.start_run(now, periodic, due, lease, token);
+        }
         let hold = self.entries.of(lease).and_then(|entry| entry.hold.clone());
         let known = self.workers.known.get_mut(&worker);
         let Some((hold, known, work)) = hold.zip(known).and_then(|(hold, known)| {
@@ -117,24 +113,28 @@ impl<R: Runtime> Driver<R> {
             return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
         };
         self.stats.runs += 1;
-        tracing::info!(target: "tenure", lease = hold.name.as_str(), %token, "work is to start");
+        tracing::info!(target: "tenure", lease = hold.subject.lease(), %token, "work is to start");
         known.tie.works(token);
-        let job = Job::new(lease, hold, work, Arc::clone(&known.tie.0), self.workers.sender.clone());
+        let host = Host::Worker(Arc::clone(&known.tie.0));
+        let job = Job::new(lease, hold, work, host, self.workers.sender.clone());
         known.runtime.spawn(Box::pin(job.run()));
     }
 
     fn work_ended(&mut self, now: Instant, ended: Ended) {
+        if let Some(run) = self.periodics.take_run(ended.lease) {
+            return self.run_ended(now, run, ended);
+        }
         let Ended { lease, exit, error, work } = ended;
         let worker = self.node.worker(lease);
-        let name = self.node.name(lease).cloned();
+        let subject = self.node.name(lease).cloned().map(Subject::Lease);
         self.entries.unhold(lease);
         if exit == Exit::Failed {
             self.stats.failed_runs += 1;
         }
-        if let (Some(name), Some(error)) = (&name, &error) {
-            self.trouble.warn(now, Kind::Work, Some(name), format_args!("work failed: {error}"));
-        } else if let Some(name) = &name {
-            tracing::info!(target: "tenure", lease = name.as_str(), ?exit, "work has ended");
+        if let (Some(subject), Some(error)) = (&subject, &error) {
+            self.trouble.warn(now, Kind::Work, Some(subject), format_args!("work failed: {error}"));
+        } else if let Some(subject) = &subject {
+            tracing::info!(target: "tenure", lease = subject.lease(), ?exit, "work has ended");
         }
         let lost = work.is_none();
         if let Some(known) = worker.and_then(|worker| self.workers.known.get_mut(&worker)) {
@@ -158,7 +158,8 @@ impl<R: Runtime> Driver<R> {
         }
         let Some(name) = self.node.name(lease).cloned() else { return };
         let error = self.entries.acquire_error(&name, why).to_string();
-        self.trouble.warn(now, Kind::Store, Some(&name), format_args!("{error}; tried again later"));
+        let subject = Subject::Lease(name);
+        self.trouble.warn(now, Kind::Store, Some(&subject), format_args!("{error}; tried again later"));
     }
 
     pub(super) fn restarting(&mut self, now: Instant, worker: WorkerKey, failures: u32, until: Instant) {
@@ -169,10 +170,14 @@ impl<R: Runtime> Driver<R> {
     }
 
     pub(super) fn stuck(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey) {
+        if self.run_stuck(now, lease) {
+            return;
+        }
         let Some(known) = self.workers.known.get(&worker) else { return };
         known.tie.stuck();
         let text = "the work was stopped and does not end: it blocks its thread; its lease is not given back before it does";
-        self.trouble.warn(now, Kind::Work, self.node.name(lease), text);
+        let subject = self.node.name(lease).cloned().map(Subject::Lease);
+        self.trouble.warn(now, Kind::Work, subject.as_ref(), text);
     }
 
     pub(super) fn worker_ended(&mut self, worker: WorkerKey) {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tenure_core::{Acquisition, Identity, Incarnation, Instant};
+use tenure_core::{Acquisition, Identity, Incarnation, Instant, LeaseName};
 
 use super::*;
 use crate::Runtime;
@@ -17,8 +17,8 @@ fn hold() -> (TestRuntime, Arc<Hold>) {
     let runtime = TestRuntime::new();
     let owner = Identity::new("test", Incarnation::new(1)).unwrap().owner(Acquisition(1));
     let end = deadlines(Runtime::now(&runtime) + 10 * SECOND);
-    let name = LeaseName::new("a").unwrap();
-    let hold = Hold::new(name, owner, Token::new(1), end, Arc::new(runtime.clone()));
+    let subject = Subject::Lease(LeaseName::new("a").unwrap());
+    let hold = Hold::new(subject, owner, Token::new(1), end, Arc::new(runtime.clone()));
     (runtime, Arc::new(hold))
 }
 

@@ -79,7 +79,7 @@ fn shutdown_ends_though_the_store_does_not_answer() {
     let began = world.now();
     let result = world.runtime.block_on(tenure.shutdown());
     let leases = vec![LeaseName::new("a").unwrap()];
-    assert_eq!(result, Err(StillHeld { leases, budget: 2 * SECOND }));
+    assert_eq!(result, Err(StillHeld { leases, ticks: Vec::new(), budget: 2 * SECOND }));
     assert_eq!(world.now(), began + 2 * SECOND);
     // The task ends once the record is over by its TTL.
     world.runtime.advance(3 * TTL);
@@ -181,7 +181,7 @@ fn without_anybody_who_waits_for_the_end_what_may_have_been_granted_is_given_bac
 #[test]
 fn a_message_about_many_leases_stays_short() {
     let leases = (0..12).map(|n| LeaseName::new(n.to_string()).unwrap()).collect();
-    let text = StillHeld { leases, budget: SECOND }.to_string();
+    let text = StillHeld { leases, ticks: Vec::new(), budget: SECOND }.to_string();
     assert!(text.starts_with("leases \"0\", \"1\", \"2\""), "{text}");
     assert!(text.contains("\"9\" and 2 more were not given back within 1s"), "{text}");
 }

@@ -6,20 +6,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use tenure_core::{LeaseName, Token};
+use tenure_core::{JobName, LeaseName, TimerName, Token};
 use tenure_memory::MemoryStore;
 use tenure_store::{
-    Acquired, Answer, Eviction, Hints, LeaseRecord, Limits, Operation, Outcome, Released, Renewed, Replies,
-    SimpleStore, Store, StoreError,
+    Acquired, Answer, Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Outcome, Released, Renewed,
+    Replies, RunRecord, RunReport, SimpleStore, Store, StoreError, Subject, TimerAct, TimerAnswer,
+    TimerEntry, TimerRequest,
 };
 
 use crate::Runtime;
 use crate::testing::TestRuntime;
 
 /// What becomes of one operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Fault {
     /// It is executed and answered.
+    #[default]
     None,
     /// It is executed this much later, and answered.
     Late(Duration),
@@ -69,11 +71,13 @@ pub(super) struct Plan(Arc<Mutex<Planned>>);
 #[derive(Default)]
 struct Planned {
     choice: Option<Choice>,
-    log: Vec<(&'static str, LeaseName, Option<Token>)>,
+    log: Vec<(&'static str, String, Option<Token>)>,
     watched: BTreeSet<LeaseName>,
     closed: usize,
     hang_looks: bool,
     hang_close: bool,
+    reports: Vec<RunReport>,
+    report_fault: Fault,
 }
 
 impl Plan {
@@ -91,7 +95,19 @@ impl Plan {
     }
 
     pub(super) fn heal(&self) {
-        self.0.lock().unwrap().choice = None;
+        let mut planned = self.0.lock().unwrap();
+        planned.choice = None;
+        planned.report_fault = Fault::None;
+    }
+
+    /// What becomes of reports about runs: executed, failed, refused, or never answered.
+    pub(super) fn reports(&self, fault: Fault) {
+        self.0.lock().unwrap().report_fault = fault;
+    }
+
+    /// The reports so far.
+    pub(super) fn reported(&self) -> Vec<RunReport> {
+        self.0.lock().unwrap().reports.clone()
     }
 
     pub(super) fn hang_looks(&self) {
@@ -110,7 +126,7 @@ impl Plan {
         self.0.lock().unwrap().log.clear();
     }
 
-    pub(super) fn log(&self) -> Vec<(&'static str, LeaseName, Option<Token>)> {
+    pub(super) fn log(&self) -> Vec<(&'static str, String, Option<Token>)> {
         self.0.lock().unwrap().log.clone()
     }
 
@@ -129,8 +145,15 @@ impl Plan {
             Operation::Acquire(_) => None,
             Operation::Renew(renew) => Some(renew.token),
             Operation::Release(release) => release.token,
+            Operation::Timer(TimerRequest { act: TimerAct::Renew { token, .. }, .. }) => Some(*token),
+            Operation::Timer(TimerRequest { act: TimerAct::Finish { token, .. }, .. }) => *token,
+            Operation::Timer(_) => None,
         };
-        planned.log.push((kind_of(operation), operation.name().clone(), token));
+        let name = match operation.subject() {
+            Subject::Lease(name) => name.as_str(),
+            Subject::Timer(name) => name.as_str(),
+        };
+        planned.log.push((kind_of(operation), name.to_owned(), token));
         planned.choice.as_mut().map_or(Fault::None, |choice| choice(operation))
     }
 }
@@ -140,6 +163,14 @@ fn kind_of(operation: &Operation) -> &'static str {
         Operation::Acquire(_) => "acquire",
         Operation::Renew(_) => "renew",
         Operation::Release(_) => "release",
+        Operation::Timer(request) => match request.act {
+            TimerAct::Read { .. } => "read",
+            TimerAct::Change { .. } => "change",
+            TimerAct::Claim(_) => "claim",
+            TimerAct::Renew { .. } => "renew claim",
+            TimerAct::Finish { .. } => "finish",
+            TimerAct::Forget => "forget",
+        },
     }
 }
 
@@ -163,11 +194,12 @@ impl Faulty {
             Operation::Acquire(acquire) => self.store.acquire(acquire).await.map(Answer::Acquire),
             Operation::Renew(renew) => self.store.renew(renew).await.map(Answer::Renew),
             Operation::Release(release) => self.store.release(release).await.map(Answer::Release),
+            Operation::Timer(request) => self.store.timer(request).await.map(Answer::Timer),
         }
     }
 
     async fn one(&self, operation: Operation) -> Outcome {
-        let name = operation.name().clone();
+        let about = tenure_store::Topic::from(operation.subject());
         match self.plan.of(&operation) {
             Fault::None => self.carry_out(operation).await,
             Fault::Late(delay) => {
@@ -181,10 +213,10 @@ impl Faulty {
             }
             Fault::LoseAnswer => {
                 let _executed = self.carry_out(operation).await;
-                Err(StoreError::unknown("the connection broke").about(&name))
+                Err(StoreError::unknown("the connection broke").about(about))
             }
-            Fault::Fail => Err(StoreError::transient("the server is down").about(&name)),
-            Fault::Refuse => Err(StoreError::rejected("not allowed").about(&name)),
+            Fault::Fail => Err(StoreError::transient("the server is down").about(about)),
+            Fault::Refuse => Err(StoreError::rejected("not allowed").about(about)),
             Fault::Hang => pending().await,
             Fault::HangAfter => {
                 let _executed = self.carry_out(operation).await;
@@ -195,6 +227,13 @@ impl Faulty {
                 Operation::Acquire(_) => Answer::Renew(Renewed::Renewed),
                 Operation::Renew(_) => Answer::Release(Released::NotYours),
                 Operation::Release(_) => Answer::Acquire(Acquired::Granted(Token::new(1))),
+                Operation::Timer(request) => Answer::Timer(match request.act {
+                    TimerAct::Read { .. } | TimerAct::Claim(_) => TimerAnswer::Removed,
+                    TimerAct::Change { .. } | TimerAct::Finish { .. } | TimerAct::Forget => {
+                        TimerAnswer::Renewed
+                    }
+                    TimerAct::Renew { .. } => TimerAnswer::Taken,
+                }),
             }),
             Fault::Grant(token) => {
                 let _executed = self.carry_out(operation).await;
@@ -248,6 +287,36 @@ impl Store for Faulty {
     async fn unwatch(&self, name: LeaseName) {
         self.plan.0.lock().unwrap().watched.remove(&name);
         SimpleStore::unwatch(&*self.store, name).await;
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        SimpleStore::timers(&*self.store, after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        let fault = {
+            let mut planned = self.plan.0.lock().unwrap();
+            planned.reports.push(report.clone());
+            planned.report_fault.clone()
+        };
+        match fault {
+            Fault::Fail => Err(StoreError::transient("the server is down").about(&report.job)),
+            Fault::Refuse => Err(StoreError::unsupported("no records here").about(&report.job)),
+            Fault::Hang => pending().await,
+            _ => SimpleStore::report(&*self.store, report).await,
+        }
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        SimpleStore::jobs(&*self.store, after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        SimpleStore::runs(&*self.store, job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        SimpleStore::forget_job(&*self.store, job).await
     }
 
     async fn close(&self) {

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
-use tenure_core::{LeaseName, Wake};
+use tenure_core::{JobName, LeaseName, TimerName, Wake};
 use tenure_store::{
-    Eviction, Hint, Hints, LeaseRecord, Limits, Operation, Replies, Store, StoreError, StoreErrorKind,
+    Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
+    StoreError, StoreErrorKind, TimerEntry,
 };
 
 use super::*;
@@ -127,6 +128,26 @@ impl<S: Store> Store for Odd<S> {
 
     async fn unwatch(&self, name: LeaseName) {
         self.inner.unwatch(name).await;
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.inner.timers(after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        self.inner.report(report).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        self.inner.jobs(after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.inner.runs(job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        self.inner.forget_job(job).await
     }
 
     async fn close(&self) {

@@ -76,7 +76,7 @@ fn work_runs_with_the_token_of_its_lease_and_the_lease_goes_back_once_it_has_end
     let seen = Arc::new(Mutex::new(Vec::new()));
     let tokens = Arc::clone(&seen);
     let setup = tenure.worker("a", move |ctx: Ctx| {
-        assert_eq!(ctx.name().as_str(), "a");
+        assert_eq!(ctx.name(), "a");
         assert!(ctx.is_valid() && !ctx.is_draining());
         tokens.lock().unwrap().push(ctx.token());
         async move {

@@ -1,4 +1,4 @@
-//! One run of a worker's work, as a task.
+//! One run of the work of a worker or a periodic job, as a task.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::channel::mpsc;
-use tenure_core::{Exit, LeaseKey, StopReason};
+use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
 
 use super::outcome::{Run, Work, caught};
 use super::{Ctx, Shared};
 use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
+use crate::periodic;
 
 /// How a run has ended.
 pub(crate) struct Ended {
@@ -23,12 +24,34 @@ pub(crate) struct Ended {
     pub(crate) work: Option<Work>,
 }
 
+/// What a run belongs to.
+pub(crate) enum Host {
+    Worker(Arc<Shared>),
+    Periodic { shared: Arc<periodic::Shared>, name: TimerName, due: DueTick },
+}
+
+impl Host {
+    fn run(&self) -> Option<(TimerName, DueTick)> {
+        match self {
+            Self::Worker(_) => None,
+            Self::Periodic { name, due, .. } => Some((name.clone(), *due)),
+        }
+    }
+
+    fn run_is_gone(&self, lease: LeaseKey) {
+        match self {
+            Self::Worker(shared) => shared.work_is_gone(),
+            Self::Periodic { shared, .. } => shared.run_is_gone(lease),
+        }
+    }
+}
+
 /// One run. However its task ends, also when it is dropped, the driver is told.
 pub(crate) struct Job {
     lease: LeaseKey,
     hold: Arc<Hold>,
     work: Option<Work>,
-    shared: Arc<Shared>,
+    host: Host,
     /// How the run has ended, once it has.
     end: Option<(Exit, Option<String>)>,
     ended: mpsc::UnboundedSender<Ended>,
@@ -39,10 +62,10 @@ impl Job {
         lease: LeaseKey,
         hold: Arc<Hold>,
         work: Work,
-        shared: Arc<Shared>,
+        host: Host,
         ended: mpsc::UnboundedSender<Ended>,
     ) -> Self {
-        Self { lease, hold, work: Some(work), shared, end: None, ended }
+        Self { lease, hold, work: Some(work), host, end: None, ended }
     }
 
     pub(crate) async fn run(mut self) {
@@ -52,10 +75,10 @@ impl Job {
 
     /// Starts the work, unless the clock has reached the fence, and sees to it until it has ended.
     async fn work(&mut self) -> (Exit, Option<String>) {
-        let Some(work) = self.work.as_mut().filter(|_| self.hold.is_valid()) else {
+        let Some(work) = self.work.as_ref().filter(|_| self.hold.is_valid()) else {
             return (Exit::NotStarted, None);
         };
-        let result = match work.start(Ctx { hold: Arc::clone(&self.hold) }) {
+        let result = match work.start(Ctx::new(Arc::clone(&self.hold), self.host.run())) {
             Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
             Err(panic) => Some(Err(panic)),
         };
@@ -71,7 +94,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         // Tasks with a signal stop. Whatever their wakers do, the driver is told.
         let _foreign = caught(|| self.hold.lose(StopReason::Drain, LostReason::Released));
-        let _foreign = caught(|| self.shared.work_is_gone());
+        let _foreign = caught(|| self.host.run_is_gone(self.lease));
         let (exit, error, work) = match self.end.take() {
             Some((exit, error)) => (exit, error, self.work.take()),
             // Runtimes drop tasks only at their own end, and run nothing any more from then on.

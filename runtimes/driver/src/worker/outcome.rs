@@ -1,25 +1,40 @@
 //! What a worker runs, which is the user's, and what that comes to.
 
 use std::fmt;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 
 use super::Ctx;
 
-/// What a worker runs: makes the future of each run. All of it is the user's, what it drops included, and so are its
+/// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it. All of it is the user's, what it drops included, and so are its
 /// panics: none of them gets out.
-pub(crate) struct Work(Option<Box<dyn FnMut(Ctx) -> Run + Send>>);
+#[derive(Clone)]
+pub(crate) struct Work(Option<Arc<Mutex<Begin>>>);
+
+type Begin = dyn FnMut(Ctx) -> Run + Send;
 
 pub(super) type Run = BoxFuture<'static, Result<(), String>>;
 
 impl Work {
-    pub(super) fn new(work: impl FnMut(Ctx) -> Run + Send + 'static) -> Self {
-        Self(Some(Box::new(work)))
+    pub(crate) fn new<W, F>(mut work: W) -> Self
+    where
+        W: FnMut(Ctx) -> F + Send + 'static,
+        F: Future + Send + 'static,
+        F::Output: Outcome,
+    {
+        let begin = move |ctx| -> Run {
+            let run = work(ctx);
+            Box::pin(async { run.await.into_result() })
+        };
+        Self(Some(Arc::new(Mutex::new(begin))))
     }
 
-    pub(super) fn start(&mut self, ctx: Ctx) -> Result<Run, String> {
-        let Some(work) = &mut self.0 else { return Err("it is gone".to_owned()) };
+    pub(super) fn start(&self, ctx: Ctx) -> Result<Run, String> {
+        let Some(work) = &self.0 else { return Err("it is gone".to_owned()) };
+        let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
         caught(|| work(ctx))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Exit, Failure, Reply, Restart, Token, WaitLimit, Wake};
+use tenure_core::{Exit, Failure, Missed, Overlap, Reply, Restart, Token, WaitLimit, Wake};
 
 /// Something that is done to the node. Small numbers pick one of the names, leases, workers or commands so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,20 @@ pub enum Step {
     },
     DrainWorker(u8),
     StopWorker(u8),
+    StartTimer {
+        name: u8,
+        tick: TickOptions,
+    },
+    StopTimer(u8),
+    StartPeriodic {
+        name: u8,
+        tick: TickOptions,
+        attempts: u32,
+        overlap: Overlap,
+        under_lease: bool,
+    },
+    DrainPeriodic(u8),
+    StopPeriodic(u8),
     /// Whether or not anything ran.
     Exited {
         index: u8,
@@ -41,6 +55,21 @@ pub enum Step {
         machine: u8,
         reply: Reply,
     },
+    /// A timer's record with any content.
+    TimerRead {
+        command: u8,
+        view: Shape,
+    },
+    /// The same for an id that another node gave out.
+    ForgedRead {
+        machine: u8,
+        view: Shape,
+    },
+    /// The store's wall clock is set.
+    SetWall {
+        back: bool,
+        by: Duration,
+    },
     Hint {
         name: u8,
         wake: Wake,
@@ -53,6 +82,21 @@ pub enum Step {
     Poll,
 }
 
+/// What a timer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "all that is chosen")]
+pub struct TickOptions {
+    /// Which of a few schedules.
+    pub schedule: u8,
+    /// What becomes of missed ticks.
+    pub missed: Missed,
+    /// The limit of lateness.
+    pub late_limit: Option<Duration>,
+}
+
+/// What a forged record of a timer is made of, byte by byte.
+pub type Shape = [u8; 12];
+
 impl Step {
     /// The step that the first of these bytes stand for, as many as it needs; zeros follow them.
     #[must_use]
@@ -61,7 +105,7 @@ impl Step {
     }
 
     /// No step needs more bytes.
-    pub const LENGTH: usize = 8;
+    pub const LENGTH: usize = 16;
 }
 
 /// The steps that these bytes stand for; any bytes will do.
@@ -98,7 +142,7 @@ impl Bytes<'_> {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(48) {
+        match self.below(72) {
             0..=2 => Step::Acquire { name: self.below(3), wait: self.wait(), max_hold: self.flag() },
             3 => Step::Release(self.byte()),
             4 => Step::Drain(self.byte()),
@@ -119,8 +163,39 @@ impl Bytes<'_> {
             // Not beyond some years: nothing is ever due at the end of time.
             42 => Step::Forward(self.any_time().min(Duration::from_secs(1 << 25))),
             43 => Step::Backward(self.milliseconds()),
+            44..=48 => Step::StartPeriodic {
+                name: self.below(2),
+                tick: self.tick(),
+                attempts: [1, 1, 2, u32::MAX][usize::from(self.below(4))],
+                overlap: [Overlap::Skip, Overlap::Queue, Overlap::Allow][usize::from(self.below(3))],
+                under_lease: self.below(4) == 0,
+            },
+            49 => Step::StartTimer { name: self.below(2), tick: self.tick() },
+            50 => Step::StopTimer(self.byte()),
+            51 => Step::DrainPeriodic(self.byte()),
+            52 => Step::StopPeriodic(self.byte()),
+            53..=55 => Step::TimerRead { command: self.byte(), view: self.shape() },
+            56 => Step::ForgedRead { machine: self.byte(), view: self.shape() },
+            57 => Step::SetWall { back: self.flag(), by: self.any_time() },
+            58..=59 => Step::Yes(self.byte()),
+            60..=65 => Step::Due,
             _ => Step::Poll,
         }
+    }
+
+    fn tick(&mut self) -> TickOptions {
+        let schedule = self.byte();
+        let missed = match self.below(4) {
+            0 => Missed::CatchUp { at_most: 3 },
+            1 => Missed::CatchUp { at_most: u32::MAX },
+            _ => Missed::Skip,
+        };
+        let late_limit = (self.below(4) == 0).then(|| self.milliseconds());
+        TickOptions { schedule, missed, late_limit }
+    }
+
+    fn shape(&mut self) -> Shape {
+        [(); 12].map(|()| self.byte())
     }
 
     fn wait(&mut self) -> WaitLimit {
@@ -158,7 +233,8 @@ impl Bytes<'_> {
             6..=8 => Reply::Renewed,
             9 => Reply::NotYours,
             10..=11 => Reply::Released { others_chosen: self.flag() },
-            12 => Reply::Watching,
+            12 if self.flag() => Reply::TickTaken,
+            12 => [Reply::Watching, Reply::TickOverlaps][usize::from(self.below(2))],
             13 => Reply::Failed(Failure::Unknown),
             14 => Reply::Failed(Failure::NotExecuted),
             _ => Reply::Failed(Failure::Refused),

@@ -257,7 +257,7 @@ impl Watcher {
                     self.marks.hit(Mark::ReplyAfterDeadline);
                 }
             }
-            Event::Timeout | Event::Resync | Event::WorkloadExited { .. } => {}
+            Event::Timeout | Event::Resync | Event::WorkloadExited { .. } | Event::TimerRead { .. } => {}
         }
     }
 
@@ -289,6 +289,10 @@ impl Watcher {
             Command::Release { .. }
             | Command::Watch { .. }
             | Command::Unwatch { .. }
+            | Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
+            | Command::ClaimTick { .. }
+            | Command::FinishTick { .. }
             | Command::StartWorkload { .. }
             | Command::DrainWorkload { .. } => {}
         }

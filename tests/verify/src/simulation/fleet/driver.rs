@@ -114,6 +114,10 @@ impl Fleet {
                 self.ask_to_stop(member, *lease, *why);
             }
             Command::StopWorkload { lease, how: Stop::Hard, .. } => self.stop_hard(member, *lease),
+            Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
+            | Command::ClaimTick { .. }
+            | Command::FinishTick { .. } => {}
         }
     }
 

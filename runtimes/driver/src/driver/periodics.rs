@@ -1,0 +1,243 @@
+//! The periodic jobs: their runs are tasks of their own, as those of workers are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{
+    AcquireFailure, DueTick, Event, Exit, Instant, JobName, LeaseKey, Misuse, PeriodicKey, TickMiss,
+    TimerEnd, TimerName, Token,
+};
+use tenure_store::{RunOutcome, StoreError};
+
+use super::Driver;
+use super::entries::{self, Entry};
+use super::timers::Why;
+use crate::periodic::{Tie, cut};
+use crate::request::{NewPeriodic, Ticket};
+use crate::runtime::{Runtime, SharedClock};
+use crate::subject::Subject;
+use crate::trouble::Kind;
+use crate::worker::{Ended, Host, Job, Work};
+
+#[derive(Default)]
+pub(super) struct Periodics {
+    known: BTreeMap<PeriodicKey, Known>,
+    tickets: HashMap<Ticket, PeriodicKey>,
+    runs: BTreeMap<LeaseKey, Running>,
+}
+
+struct Known {
+    ticket: Ticket,
+    name: TimerName,
+    ttl: Duration,
+    text: Option<Arc<str>>,
+    /// What its runs are recorded as.
+    job: Option<JobName>,
+    work: Work,
+    /// Runs the tasks.
+    runtime: SharedClock,
+    tie: Arc<Tie>,
+    /// What the store last failed with, if it has not answered well since.
+    error: Option<StoreError>,
+}
+
+/// A run whose task has not ended.
+pub(super) struct Running {
+    periodic: PeriodicKey,
+    /// The tick that it is for.
+    subject: Subject,
+    since: Instant,
+    tie: Arc<Tie>,
+    record: Option<u64>,
+}
+
+impl Periodics {
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn take_run(&mut self, lease: LeaseKey) -> Option<Running> {
+        self.runs.remove(&lease)
+    }
+
+    pub(super) fn answered(&mut self, periodic: PeriodicKey, error: Option<StoreError>) {
+        if let Some(known) = self.known.get_mut(&periodic) {
+            known.error = error;
+        }
+    }
+
+    pub(super) fn error(&self, periodic: PeriodicKey) -> Option<&StoreError> {
+        self.known.get(&periodic)?.error.as_ref()
+    }
+}
+
+impl<R: Runtime> Driver<R> {
+    pub(super) fn start_periodic(&mut self, now: Instant, new: NewPeriodic) {
+        let NewPeriodic { ticket, name, options, job, work, runtime, tie } = new;
+        let (ttl, text) = (options.run.timing.ttl(), options.run.text.clone());
+        match self.node.start_periodic(now, name.clone(), options) {
+            Ok(key) => {
+                self.periodics.tickets.insert(ticket, key);
+                let (tie, error) = (Arc::new(tie), None);
+                let known = Known { ticket, name, ttl, text, job, work, runtime, tie, error };
+                self.periodics.known.insert(key, known);
+            }
+            // Dropping the tie tells the handle.
+            Err(misuse) => tracing::debug!(target: "tenure", "no periodic job: {misuse}"),
+        }
+    }
+
+    pub(super) fn end_periodic(&mut self, now: Instant, ticket: Ticket, hard: bool) {
+        let Some(&key) = self.periodics.tickets.get(&ticket) else { return };
+        let ended: Result<(), Misuse> =
+            if hard { self.node.stop_periodic(now, key) } else { self.node.drain_periodic(now, key) };
+        debug_assert!(ended.is_ok(), "the key is the node's own");
+    }
+
+    /// The candidacy for a tick, or for the lease under which it is to be run, begins.
+    pub(super) fn run_campaigns(
+        &mut self,
+        now: Instant,
+        periodic: PeriodicKey,
+        due: DueTick,
+        lease: LeaseKey,
+    ) {
+        let Some(known) = self.periodics.known.get(&periodic) else { return };
+        let tick = Subject::Tick(known.name.clone(), due.tick.n);
+        let subject = match self.node.name(lease) {
+            Some(name) => Subject::Lease(name.clone()),
+            None => tick.clone(),
+        };
+        let host = entries::Host::Periodic(Arc::clone(&known.tie));
+        self.entries.insert(lease, Entry::of_run(subject, known.ttl, host));
+        self.missed_before(now, Some(&tick), &due);
+    }
+
+    pub(super) fn start_run(
+        &mut self,
+        now: Instant,
+        periodic: PeriodicKey,
+        due: DueTick,
+        lease: LeaseKey,
+        token: Token,
+    ) {
+        let hold = self.entries.of(lease).and_then(|entry| entry.hold.clone());
+        let Some((hold, known)) = hold.zip(self.periodics.known.get(&periodic)) else {
+            return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
+        };
+        self.stats.runs += 1;
+        self.stats.claims += 1;
+        let subject = Subject::Tick(known.name.clone(), due.tick.n);
+        tracing::debug!(target: "tenure", timer = subject.timer(), tick = due.tick.n, %token, "a run is to start");
+        let record = known.job.clone().and_then(|job| {
+            let owner = hold.owner.to_string().into();
+            // A text that does not fit into a record is for the claim only.
+            let text = known.text.as_deref().map(cut);
+            self.records.begin(now, job, owner, due.tick.n, text, known.ttl)
+        });
+        known.tie.works(lease, due.tick.n, token);
+        let shared = Arc::clone(&known.tie.0);
+        let host = Host::Periodic { shared, name: known.name.clone(), due };
+        let job = Job::new(lease, hold, known.work.clone(), host, self.workers.sender.clone());
+        let (runtime, tie) = (Arc::clone(&known.runtime), Arc::clone(&known.tie));
+        self.periodics.runs.insert(lease, Running { periodic, subject, since: now, tie, record });
+        runtime.spawn(Box::pin(job.run()));
+    }
+
+    pub(super) fn run_ended(&mut self, now: Instant, run: Running, ended: Ended) {
+        let Running { periodic, subject, since, tie, record } = run;
+        let Ended { lease, exit, error, work } = ended;
+        self.entries.unhold(lease);
+        if let Some(record) = record {
+            let outcome = match exit {
+                Exit::Completed => RunOutcome::Succeeded,
+                Exit::Failed => RunOutcome::Failed,
+                Exit::Stopped | Exit::NotStarted => RunOutcome::Stopped,
+            };
+            self.records.end(now, record, outcome, error.as_deref().map(cut));
+        }
+        if exit == Exit::Failed {
+            self.stats.failed_runs += 1;
+        }
+        let error_text = error.as_deref();
+        match error_text {
+            Some(error) => {
+                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run failed: {error}"));
+            }
+            None => {
+                let took = crate::span::Span(now.saturating_since(since));
+                let (timer, tick) = (subject.timer(), subject.tick());
+                tracing::info!(target: "tenure", timer, tick, ?exit, "a run has ended after {took}");
+            }
+        }
+        match exit {
+            Exit::Completed | Exit::Failed => tie.failed_with(error),
+            Exit::Stopped | Exit::NotStarted => {}
+        }
+        self.tell_node(now, Event::WorkloadExited { lease, exit });
+        if work.is_none() {
+            // Its runtime is gone: nothing can be run there any more.
+            let _known = self.node.drain_periodic(now, periodic);
+        }
+    }
+
+    /// Tells whether that lease is one of a run.
+    pub(super) fn run_stuck(&mut self, now: Instant, lease: LeaseKey) -> bool {
+        let Some(run) = self.periodics.runs.get(&lease) else { return false };
+        run.tie.stuck(lease);
+        let text = "the run was stopped and does not end: it blocks its thread; its claim is not ended before it does";
+        self.trouble.warn(now, Kind::Work, Some(&run.subject), text);
+        true
+    }
+
+    /// A tick is not run here. That it has gone to another instance, or is not to be run, is no trouble.
+    pub(super) fn run_refused(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
+        let Some(entry) = self.entries.of(lease) else { return };
+        let subject = entry.subject.clone();
+        let error = self.entries.error(&subject);
+        let text = match why {
+            AcquireFailure::Refused => format!("not claimed: {error}"),
+            AcquireFailure::Unreachable => format!("not claimed in time: {error}"),
+            AcquireFailure::StoreRegressed { token, floor } => format!(
+                "claimed with token {token}, but token {floor} was seen before: the store has lost its memory; the \
+                 tick is not run"
+            ),
+            _ => {
+                let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
+                return tracing::debug!(target: "tenure", lease, timer, tick, ?why, "not claimed");
+            }
+        };
+        self.trouble.warn(now, Kind::Store, Some(&subject), text);
+    }
+
+    pub(super) fn tick_skipped(&mut self, now: Instant, periodic: PeriodicKey, tick: u64, why: TickMiss) {
+        self.stats.skipped_ticks += 1;
+        let Some(known) = self.periodics.known.get(&periodic) else { return };
+        let subject = Subject::Tick(known.name.clone(), tick);
+        let kind = if why == TickMiss::Overlap { Kind::Overlap } else { Kind::Missed };
+        self.trouble.warn(
+            now,
+            kind,
+            Some(&subject),
+            format_args!("tick {tick} is not run here: {}", Why(why)),
+        );
+    }
+
+    pub(super) fn periodic_ended(&mut self, now: Instant, periodic: PeriodicKey, why: TimerEnd) {
+        let Some(known) = self.periodics.known.remove(&periodic) else { return };
+        self.periodics.tickets.remove(&known.ticket);
+        if why == TimerEnd::Refused {
+            let error = known.error.unwrap_or_else(|| StoreError::rejected("it gave no reason"));
+            let subject = Subject::Timer(known.name.clone());
+            self.trouble.warn(
+                now,
+                Kind::Store,
+                Some(&subject),
+                format_args!("the job can't be run: {error}"),
+            );
+            known.tie.refused(error);
+        }
+        known.tie.over();
+    }
+}

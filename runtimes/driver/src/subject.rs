@@ -1,0 +1,74 @@
+//! What operations, holds and lines in the log are about.
+
+use std::fmt;
+
+use tenure_core::{JobName, LeaseName, TimerName};
+use tenure_store::Topic;
+
+/// What an operation, a hold or a line in the log is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Subject {
+    /// A lease.
+    Lease(LeaseName),
+    /// A timer.
+    Timer(TimerName),
+    /// A tick of a timer, and the claim of it.
+    Tick(TimerName, u64),
+    /// A job whose runs are recorded.
+    Job(JobName),
+}
+
+impl Subject {
+    /// For the field `lease` of a line in the log.
+    pub(crate) fn lease(&self) -> Option<&str> {
+        match self {
+            Self::Lease(name) => Some(name.as_str()),
+            Self::Timer(_) | Self::Tick(..) | Self::Job(_) => None,
+        }
+    }
+
+    /// For the field `timer` of a line in the log.
+    pub(crate) fn timer(&self) -> Option<&str> {
+        match self {
+            Self::Timer(name) | Self::Tick(name, _) => Some(name.as_str()),
+            Self::Lease(_) | Self::Job(_) => None,
+        }
+    }
+
+    /// For the field `tick` of a line in the log.
+    pub(crate) const fn tick(&self) -> Option<u64> {
+        match self {
+            Self::Tick(_, tick) => Some(*tick),
+            Self::Lease(_) | Self::Timer(_) | Self::Job(_) => None,
+        }
+    }
+
+    /// For the field `job` of a line in the log.
+    pub(crate) fn job(&self) -> Option<&str> {
+        match self {
+            Self::Job(name) => Some(name.as_str()),
+            Self::Lease(_) | Self::Timer(_) | Self::Tick(..) => None,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lease(name) => write!(f, "lease {name:?}"),
+            Self::Timer(name) => write!(f, "timer {name:?}"),
+            Self::Tick(name, tick) => write!(f, "tick {tick} of timer {name:?}"),
+            Self::Job(name) => write!(f, "job {name:?}"),
+        }
+    }
+}
+
+impl From<&Subject> for Topic {
+    fn from(subject: &Subject) -> Self {
+        match subject {
+            Subject::Lease(name) => name.into(),
+            Subject::Timer(name) | Subject::Tick(name, _) => name.into(),
+            Subject::Job(name) => name.into(),
+        }
+    }
+}
