@@ -267,7 +267,7 @@ fn with_a_thread_of_its_own_a_lease_survives_a_program_that_blocks() {
 }
 
 #[test]
-fn the_timer_and_the_sleeps_end_when_they_are_due_and_never_before() {
+fn the_alarm_and_the_sleeps_end_when_they_are_due_and_never_before() {
     on_both(async || {
         let runtime = Tokio::current();
         let mut alarm = runtime.alarm();
