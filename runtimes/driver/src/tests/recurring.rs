@@ -302,10 +302,17 @@ fn a_run_that_a_drain_cuts_short_is_repeated_and_one_that_came_to_its_end_is_not
                 let end = Runtime::now(&clock) + 5 * SECOND;
                 let clock = clock.clone();
                 async move {
+                    // To wait for the loss is not to hear of the drain.
+                    let mut lost = pin!(ctx.lost());
                     if listens {
                         ctx.draining().await;
                     } else {
-                        clock.sleep_until(end).await;
+                        let mut sleep = clock.sleep_until(end);
+                        std::future::poll_fn(|cx| {
+                            assert!(lost.as_mut().poll(cx).is_pending());
+                            sleep.as_mut().poll(cx)
+                        })
+                        .await;
                     }
                 }
             })
