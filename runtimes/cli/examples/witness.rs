@@ -6,12 +6,15 @@
 //! began   LEASE TOKEN PROCESS GROUP PARENT TIME     a command has started
 //! ended   LEASE TOKEN PROCESS TIME                  a command ended after SIGTERM
 //! alive   LEASE TOKEN PROCESS TIME OTHER            process OTHER of the group given by `--after` still lived
+//! tick    TIMER TOKEN PROCESS TICK MISSED TIME LATE a command has started for a tick; LATE: how much later than the
+//!                                                   tick, by the wall clock in nanoseconds
 //! ```
 //!
 //! ```text
 //! witness work FILE [--after GROUP]... [--below] [--deaf]
 //!                                                   works until SIGTERM; --below: lets a child do it; --deaf: SIGTERM
 //!                                                   is not heard
+//! witness tick FILE MILLISECONDS                    works that long for a tick
 //! witness session COMMAND ARGS...                   runs a command in a session of its own; its standard input
 //!                                                   becomes the session's terminal
 //! witness foreground                                tells whether it has the foreground of its terminal
@@ -26,7 +29,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, getpgrp, getppid};
 use witness::{Witness, now};
@@ -35,9 +38,10 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let done = match arguments.next().as_deref() {
         Some("work") => work(arguments),
+        Some("tick") => tick(arguments),
         Some("session") => session(&arguments.collect::<Vec<_>>()),
         Some("foreground") => foreground(),
-        _ => Err(io::Error::other("work, session or foreground?")),
+        _ => Err(io::Error::other("work, tick, session or foreground?")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -92,6 +96,26 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
         std::thread::sleep(UNIT);
     }
     witness.say("ended", format_args!("{}", now()))
+}
+
+fn tick(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
+    let (start, wall) = (now(), SystemTime::now());
+    let path = PathBuf::from(arguments.next().ok_or_else(|| io::Error::other("which file?"))?);
+    let span = arguments.next().and_then(|span| span.parse().ok());
+    let span = Duration::from_millis(span.ok_or_else(|| io::Error::other("how long?"))?);
+    let variable = |name: &str| std::env::var(name).map_err(|_| io::Error::other(format!("no {name}")));
+    let due = humantime::parse_rfc3339(&variable("TENURE_TICK_TIME")?).map_err(io::Error::other)?;
+    // Early is less than zero.
+    let late = match wall.duration_since(due) {
+        Ok(late) => format!("{}", late.as_nanos()),
+        Err(early) => format!("-{}", early.duration().as_nanos()),
+    };
+    let witness = Witness::new(&path, variable("TENURE_TIMER")?, variable("TENURE_TOKEN")?)?;
+    let (tick, missed) = (variable("TENURE_TICK")?, variable("TENURE_MISSED")?);
+    witness.say("tick", format_args!("{tick} {missed} {start} {late}"))?;
+    let _unit = witness.begin()?;
+    std::thread::sleep(span);
+    Ok(())
 }
 
 /// The processes of a group that live, that is, are no zombies.

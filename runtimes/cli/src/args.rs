@@ -6,10 +6,11 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use tenure::{Every as Period, Missed};
 
 use crate::exit;
 
-/// Runs commands under leases: one machine at a time, one process at a time.
+/// Runs commands under leases, and at the ticks of shared timers: on one machine, in one process at a time.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, after_help = exit::HELP, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -17,7 +18,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) action: Action,
 
-    /// Where the leases are kept, for example sqlite:/path/to/file.db [default: a file of this user's, below
+    /// Where leases and timers are kept, for example sqlite:/path/to/file.db [default: a file of this user's, below
     /// $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, global = true, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
@@ -32,8 +33,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     Run(Run),
+    Every(Every),
     Leases(Leases),
     Release(Release),
+    Timers(Timers),
+    Jobs(Jobs),
     Demo(Demo),
 }
 
@@ -81,6 +85,73 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Run a command at each tick of a timer, on one of all the processes that have the timer.
+///
+/// The first tick comes one period after the first process ever named the timer. From then on ticks are a period apart,
+/// and no end or restart of any process changes that. Each tick is claimed by one process, which runs the command; so
+/// each is run at most once, and with --retry once more if the process that ran it died, or was asked to end.
+///
+/// The command finds TENURE_TIMER, TENURE_TICK (the number of the tick), TENURE_TICK_TIME (when it was due, in UTC),
+/// TENURE_MISSED (how many ticks before it were missed), TENURE_TOKEN and TENURE_OWNER in its environment. Its standard
+/// input is empty, and it has no terminal to ask at. It ends before its claim does, come what may: also if this program
+/// is killed, stopped, or cut off from the store. A command that fails is recorded as failed (see `tenure jobs`), and the
+/// program goes on.
+///
+/// The program runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP. That is passed on to commands that run, which may end by
+/// themselves within the grace; a second signal kills them. Nothing is started any more. Suspended (Ctrl-Z) it runs
+/// nothing, and what it ran is killed before the claim ends.
+#[derive(Args, Debug)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct Every {
+    /// The time between two ticks, for example 10m
+    #[arg(value_name = "PERIOD", value_parser = period)]
+    pub(crate) period: Duration,
+
+    /// The timer's name, 1 to 255 bytes; its runs are recorded under the same name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// What becomes of ticks that came while no process could run them: skip runs the latest of them,
+    /// catch-up=N the last N, one after the other
+    #[arg(long, value_name = "HOW", default_value = "skip", value_parser = missed)]
+    pub(crate) missed: Missed,
+
+    /// Do not run a tick that is later than this; at least 20ms [default: no limit]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) late_limit: Option<Duration>,
+
+    /// What becomes of a tick that is due while the command still runs, wherever that is
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Overlap::Skip)]
+    pub(crate) overlap: Overlap,
+
+    /// Run a tick once more if the process that ran it died or was asked to end: the command must bear being repeated
+    #[arg(long)]
+    pub(crate) retry: bool,
+
+    /// How long a claim outlives its last renewal, and so how soon after a crash the next command may run
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub(crate) ttl: Duration,
+
+    /// How long commands may take to end by themselves once this program is asked to end; then they are killed
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) grace: Duration,
+
+    /// The command and its arguments; everything after -- belongs to it
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What becomes of a tick while a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Overlap {
+    /// It is not run
+    Skip,
+    /// It waits for the end; of several, the latest is run, or those that --missed catches up
+    Queue,
+    /// It is run beside it
+    Allow,
+}
+
 /// What happens to a command whose lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
@@ -96,6 +167,59 @@ pub(crate) struct Leases {
     /// Write one JSON array, for programs
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// List the timers, with the next tick of each and the runs that are claimed.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Timers {
+    #[command(subcommand)]
+    pub(crate) action: Option<TimersAction>,
+
+    /// Write one JSON array, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What else to do with timers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TimersAction {
+    /// Remove a timer that no process has any more. One that still has it makes it anew, and counts ticks from then on
+    Forget {
+        /// The timer's name
+        name: String,
+    },
+}
+
+/// List the jobs, with the last run of each.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) action: Option<JobsAction>,
+
+    /// Write one JSON array, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What else to do with jobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsAction {
+    /// List the last runs of a job, at most 100, the latest first
+    History {
+        /// The job's name
+        name: String,
+
+        /// Write one JSON array, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove the records of a job
+    Forget {
+        /// The job's name
+        name: String,
+    },
 }
 
 /// Take a lease away from its holder.
@@ -159,11 +283,13 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// Adds a tip to an error of those who leave the two dashes out.
 fn explain(error: &mut clap::Error) {
     let mut arguments = std::env::args_os();
+    let action = arguments.find(|argument| argument == "run" || argument == "every");
     if error.kind() == ErrorKind::UnknownArgument
-        && arguments.any(|argument| argument == "run")
+        && let Some(action) = action
         && !arguments.any(|argument| argument == "--")
     {
-        let tip = "the command comes after two dashes, as in: tenure run --lease NAME -- COMMAND".into();
+        let example = if action == "run" { "run --lease NAME" } else { "every PERIOD --name NAME" };
+        let tip = format!("the command comes after two dashes, as in: tenure {example} -- COMMAND").into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }
 }
@@ -198,6 +324,27 @@ fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A duration that can be the time between two ticks.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    Period::new(period).map_err(|error| error.to_string())?;
+    Ok(period)
+}
+
+/// `skip`, or `catch-up=N`.
+fn missed(text: &str) -> Result<Missed, String> {
+    if text == "skip" {
+        return Ok(Missed::Skip);
+    }
+    let Some(at_most) = text.strip_prefix("catch-up=") else {
+        return Err("there are skip, and catch-up=N".to_owned());
+    };
+    match at_most.parse() {
+        Ok(at_most @ 1..=Missed::MOST) => Ok(Missed::CatchUp { at_most }),
+        _ => Err(format!("it must be a number between 1 and {}, as in catch-up=10", Missed::MOST)),
+    }
+}
+
 /// Long enough for a busy machine, and short enough for the demo to stay below a minute.
 fn demo_ttl(text: &str) -> Result<Duration, String> {
     match duration(text)? {
@@ -228,6 +375,23 @@ mod tests {
     fn units_that_could_be_mistaken_are_refused() {
         for text in ["1M", "1y", "2months", "1w", "5x", "", "s", "-5s"] {
             assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_period_must_leave_time_to_ask_the_store() {
+        assert_eq!(period("200ms"), Ok(Duration::from_millis(200)));
+        for text in ["0s", "9ms", "200y", "10"] {
+            assert!(period(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn missed_ticks_are_skipped_or_caught_up_with_up_to_a_limit() {
+        assert_eq!(missed("skip"), Ok(Missed::Skip));
+        assert_eq!(missed("catch-up=1000"), Ok(Missed::CatchUp { at_most: 1000 }));
+        for text in ["", "catch-up", "catch-up=", "catch-up=0", "catch-up=1001", "catch-up=-1", "Skip"] {
+            assert!(missed(text).is_err(), "{text:?}");
         }
     }
 

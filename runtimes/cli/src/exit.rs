@@ -1,7 +1,8 @@
 //! The exit codes of `tenure`, in one place. They are part of its interface.
 //!
 //! Where `sysexits.h` has a meaning that fits, its number is used. `tenure run` otherwise ends with the
-//! command's own code, or with 128 plus the number of the signal that ended the command.
+//! command's own code, or with 128 plus the number of the signal that ended the command. `tenure every` ends with 128
+//! plus the number of the signal that asked it to end; what became of its commands is not told by its code.
 
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` says of them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  of the command      its own, or 128+n when signal n ended it
+  of the command      its own, or 128+n when signal n ended it (run)
   64   usage: the arguments make no sense
   69   unreachable: the store can't be reached or does not answer
   70   unsafe: the check of the demo failed
@@ -45,7 +46,7 @@ Exit codes:
   78   refused: the configuration or the store makes it impossible
   126  the command can't be executed
   127  the command was not found
-  128+n  signal n came while waiting for the lease";
+  128+n  signal n came while waiting for the lease (run), or ended the program (every)";
 
 /// The code for an end by a signal, as a shell has it.
 pub(crate) fn of_signal(signal: Signal) -> u8 {

@@ -1,6 +1,6 @@
 //! What ends the program before its time: a code, and a line that says why.
 
-use tenure::{AcquireError, RequestError, StoreError, StoreErrorKind};
+use tenure::{AcquireError, RequestError, StoreError, StoreErrorKind, TimerError};
 
 use crate::exit;
 use crate::holder::held_by;
@@ -52,6 +52,17 @@ impl From<RequestError> for Failure {
         let code = match &error {
             RequestError::Name(_) => exit::USAGE,
             RequestError::Store(error) => of_store(error),
+            _ => exit::INTERNAL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<TimerError> for Failure {
+    fn from(error: TimerError) -> Self {
+        let code = match &error {
+            TimerError::Config(_) | TimerError::Name(_) => exit::USAGE,
+            TimerError::Refused { .. } => exit::REFUSED,
             _ => exit::INTERNAL,
         };
         Self::new(code, error.to_string())

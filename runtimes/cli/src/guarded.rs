@@ -1,6 +1,7 @@
 //! The command as its supervisor sees it: through the guardian, and without it if that is gone.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -21,6 +22,8 @@ pub(crate) struct Job<'a> {
     pub(crate) command: &'a [OsString],
     /// Variables for its environment, besides our own.
     pub(crate) variables: Vec<(&'static str, String)>,
+    /// Where it runs.
+    pub(crate) surroundings: Surroundings,
     /// The lock that proves this process alive, if the store has one.
     pub(crate) liveness: Option<OwnedFd>,
     /// How long it may run at first.
@@ -29,7 +32,17 @@ pub(crate) struct Job<'a> {
     pub(crate) grace: Duration,
 }
 
-/// A command that runs under a guardian.
+/// What a command has to do with the terminal, and the standard input, of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surroundings {
+    /// It has them.
+    Ours,
+    /// It is in a session of its own, which has no terminal, and its standard input is empty: a command that starts by
+    /// itself has no business with what somebody does at a terminal, and can't be stopped for want of it.
+    Apart,
+}
+
+/// A command that runs under a guardian. Dropping it kills the command, and waits until nothing of it lives.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     guardian: Child,
@@ -38,6 +51,7 @@ pub(crate) struct Guarded {
     /// Used for what the guardian usually does, when it can't.
     tree: Tree,
     ended: bool,
+    buried: bool,
 }
 
 /// News of a guarded command.
@@ -63,23 +77,31 @@ impl Guarded {
         let tree = Tree::new();
         tree::adopt_orphans()?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        let guardian = program::again(program::GUARDIAN)
+        ours.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(ours)?;
+        let (ours_stdin, no_stdin) = (io::stdin(), File::open("/dev/null")?);
+        let (role, stdin) = match job.surroundings {
+            Surroundings::Ours => (program::GUARDIAN, ours_stdin.as_fd()),
+            Surroundings::Apart => (program::APART_GUARDIAN, no_stdin.as_fd()),
+        };
+        let mut command = program::again(role);
+        command
             .arg(getpid().to_string())
             .args(job.command)
             .envs(job.variables)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // Apart from us, so that a stop sent to our group (by a shell: `kill -STOP %1`) leaves it working.
-            .process_group(0)
-            .spawn()?;
+            .stdin(Stdio::from(OwnedFd::from(theirs)));
+        if job.surroundings == Surroundings::Ours {
+            // Apart from us, so that a stop sent to our group (by a shell: `kill -STOP %1`) leaves it working. With a
+            // session of its own it has a group of its own, too.
+            command.process_group(0);
+        }
+        let guardian = tree::start_guardian(|| command.spawn())?;
         let begin = Order::Begin { limits: job.limits, grace: job.grace };
-        let stdin = io::stdin();
-        let mut descriptors = vec![stdin.as_fd()];
+        let mut descriptors = vec![stdin];
         descriptors.extend(job.liveness.as_ref().map(AsFd::as_fd));
-        // If this fails the guardian is gone already, which is seen as soon as we listen.
-        let _ = send_with(&ours, &begin.frame(), &descriptors);
-        ours.set_nonblocking(true)?;
-        let socket = UnixStream::from_std(ours)?;
-        Ok(Self { guardian, socket, frames: Frames::default(), tree, ended: false })
+        // There is room for the first message. If this fails the guardian is gone, which is seen as soon as we listen.
+        let _ = send_with(&socket, &begin.frame(), &descriptors);
+        Ok(Self { guardian, socket, frames: Frames::default(), tree, ended: false, buried: false })
     }
 
     /// The guardian's process id.
@@ -151,18 +173,24 @@ impl Guarded {
             last();
             self.order(Order::Leave);
             let _ = kill_process(self.guardian(), Signal::CONT);
-            let _ = self.guardian.wait();
+            tree::bury_guardian(&mut self.guardian);
+            self.buried = true;
             return true;
         }
-        // A guardian that broke off the conversation is of no use.
-        let _ = self.guardian.kill();
-        let _ = self.guardian.wait();
+        self.give_up_guardian();
         while !self.tree.kill() {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         last();
-        self.tree.reap_all();
+        std::mem::take(&mut self.tree).reap_all();
+        self.buried = true;
         false
+    }
+
+    /// A guardian that broke off the conversation is of no use.
+    fn give_up_guardian(&mut self) {
+        let _ = self.guardian.kill();
+        tree::bury_guardian(&mut self.guardian);
     }
 
     /// A guardian that does not read is stopped or dead. Nothing is lost by not telling it: it kills by the last
@@ -172,5 +200,18 @@ impl Guarded {
         if !matches!(sent, Ok(bytes) if bytes == order.frame().len()) {
             tracing::debug!(?order, ?sent, "the guardian does not read");
         }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if self.buried {
+            return;
+        }
+        self.give_up_guardian();
+        while !self.tree.kill() {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        std::mem::take(&mut self.tree).reap_all();
     }
 }

@@ -1,6 +1,6 @@
 //! The command's parent: it keeps the command within the lease's time, whatever becomes of its supervisor.
 //!
-//! The supervisor (`tenure run`) holds the lease and may be killed, stopped or starved at any moment. So the
+//! The supervisor (`tenure run` or `tenure every`) holds the lease and may be killed, stopped or starved at any moment. So the
 //! command is the child of this small process, which knows by itself when the command must have ended. It
 //! kills the command's process group, and whatever has left it, at `kill_at` by its own clock, and at once when
 //! its supervisor is gone. It holds the lock that proves the supervisor alive until nothing of the command lives,
@@ -39,20 +39,23 @@ use tenure::Instant;
 
 use crate::alarm::Alarm;
 use crate::clock;
+use crate::every::{TICK_VARIABLE, TIMER_VARIABLE};
 use crate::exit;
+use crate::guarded::Surroundings;
 use crate::protocol::{Ending, Frame, Frames, Limits, Order, Report, receive_with, send_with};
+use crate::run::LEASE_VARIABLE;
 use crate::terminal::Terminal;
 use crate::tree::{self, Tree};
 use crate::{program, say, signals};
 
 /// Runs as the guardian: the arguments are the supervisor's process id and the command. Our standard input is
 /// the socket to the supervisor.
-pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, surroundings: Surroundings) -> ExitCode {
     let supervisor = arguments.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
     let Some(supervisor) = supervisor else {
         return exit::internal("this is a part of `tenure run`, not to be called by hand");
     };
-    match Guardian::new(supervisor, arguments.collect()) {
+    match Guardian::new(supervisor, arguments.collect(), surroundings) {
         Ok(mut guardian) => {
             guardian.watch();
             ExitCode::SUCCESS
@@ -73,6 +76,7 @@ const MOST_READ_BYTES: usize = 4096;
 
 struct Guardian {
     supervisor: Pid,
+    surroundings: Surroundings,
     /// No supervisor any more: nobody listens, and nothing may live on.
     alone: bool,
     socket: OwnedFd,
@@ -107,7 +111,10 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn new(supervisor: Pid, command: Vec<OsString>) -> io::Result<Self> {
+    fn new(supervisor: Pid, command: Vec<OsString>, surroundings: Surroundings) -> io::Result<Self> {
+        if surroundings == Surroundings::Apart {
+            rustix::process::setsid()?;
+        }
         let (signals, wake) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
         let caught = OUTLASTED.into_iter().filter(|signal| !signals::is_ignored(*signal));
@@ -128,6 +135,7 @@ impl Guardian {
 
         let mut guardian = Self {
             supervisor,
+            surroundings,
             alone: false,
             socket,
             frames: Frames::default(),
@@ -192,8 +200,14 @@ impl Guardian {
         }
         self.see_end();
         if self.alone {
-            let lease = std::env::var(crate::run::LEASE_VARIABLE).unwrap_or_default();
-            say::line(format_args!("the supervisor of lease {lease:?} is gone; its command was killed"));
+            let variable = |name: &str| std::env::var(name).unwrap_or_default();
+            let held = match self.surroundings {
+                Surroundings::Ours => format!("lease {:?}", variable(LEASE_VARIABLE)),
+                Surroundings::Apart => {
+                    format!("tick {} of {:?}", variable(TICK_VARIABLE), variable(TIMER_VARIABLE))
+                }
+            };
+            say::line(format_args!("the supervisor of {held} is gone; its command was killed"));
         }
         self.report(Report::Ended);
         while !self.dismissed && !self.alone {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tenure::Holder;
 
 /// The instance's name in an owner: `{instance}/{incarnation}.{n}`. A foreign program's owner as it is.
-pub(crate) fn instance(holder: &Holder) -> &str {
+pub(crate) fn instance(owner: &str) -> &str {
     let ours = |text: &str| {
         text.split_once('.').is_some_and(|(incarnation, n)| {
             incarnation.len() == 32
@@ -13,15 +13,15 @@ pub(crate) fn instance(holder: &Holder) -> &str {
                 && n.parse::<u64>().is_ok()
         })
     };
-    match holder.owner.rsplit_once('/') {
+    match owner.rsplit_once('/') {
         Some((instance, rest)) if ours(rest) => instance,
-        _ => &holder.owner,
+        _ => owner,
     }
 }
 
 /// One line: who, where, since when, for how much longer.
 pub(crate) fn describe(holder: &Holder) -> String {
-    let mut text = format!("{:?}", instance(holder));
+    let mut text = format!("{:?}", instance(&holder.owner));
     let mut details = Vec::new();
     if let Some(host) = &holder.metadata.host {
         details.push(format!("host {}", printable(host)));
@@ -72,14 +72,18 @@ pub(crate) fn span(span: Duration) -> String {
 
 /// A point in time, as RFC 3339 in UTC.
 pub(crate) fn time(time: SystemTime) -> String {
-    // humantime's formatter fails before 1970 and after 9999, and such times do stand in foreign records.
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok();
-    match since {
-        Some(since) if since.as_secs() < 253_402_300_800 => {
-            humantime::format_rfc3339_millis(time).to_string()
-        }
-        _ => "?".to_owned(),
-    }
+    if can_be_told(time) { humantime::format_rfc3339_millis(time).to_string() } else { "?".to_owned() }
+}
+
+/// The same, to the nanosecond.
+pub(crate) fn exact_time(time: SystemTime) -> String {
+    if can_be_told(time) { humantime::format_rfc3339_nanos(time).to_string() } else { "?".to_owned() }
+}
+
+/// humantime's formatter fails before 1970 and after 9999, and such times do stand in foreign records.
+fn can_be_told(time: SystemTime) -> bool {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.is_ok_and(|since| since.as_secs() < 253_402_300_800)
 }
 
 #[cfg(test)]
@@ -89,9 +93,9 @@ mod tests {
     #[test]
     fn the_instance_is_what_stands_before_our_incarnation() {
         let ours = format!("host:1:ab/c/{:032x}.7", 0xfeed_u32);
-        assert_eq!(instance(&Holder::new(ours)), "host:1:ab/c");
+        assert_eq!(instance(&ours), "host:1:ab/c");
         for foreign in ["somebody", "a/b", "a/0123.4", ""] {
-            assert_eq!(instance(&Holder::new(foreign)), foreign);
+            assert_eq!(instance(foreign), foreign);
         }
     }
 
@@ -111,5 +115,7 @@ mod tests {
         assert_eq!(time(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000Z");
         assert_eq!(time(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), "?");
         assert_eq!(time(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40)), "?");
+        assert_eq!(exact_time(SystemTime::UNIX_EPOCH), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(exact_time(SystemTime::UNIX_EPOCH - Duration::from_secs(1)), "?");
     }
 }

@@ -1,4 +1,4 @@
-//! The program `tenure`: commands under leases, and a look at the leases.
+//! The program `tenure`: commands under leases and at the ticks of timers, and a look at all of them.
 
 #[cfg(not(unix))]
 compile_error!("the program `tenure` needs a Unix: it runs commands in process groups");
@@ -7,13 +7,17 @@ mod alarm;
 mod args;
 mod clock;
 mod demo;
+mod every;
 mod exit;
 mod failure;
 mod guarded;
 mod guardian;
 mod history;
+mod hold;
 mod holder;
+mod jobs;
 mod leases;
+mod list;
 mod logs;
 mod program;
 mod protocol;
@@ -24,7 +28,9 @@ mod shim;
 mod signals;
 mod store;
 mod supervisor;
+mod task;
 mod terminal;
+mod timers;
 mod tree;
 mod wait;
 mod witness;
@@ -33,13 +39,15 @@ use std::process::ExitCode;
 
 use crate::args::{Action, Cli};
 use crate::failure::Failure;
+use crate::guarded::Surroundings;
 use crate::store::Place;
 
 fn main() -> ExitCode {
     // The roles that this program gives to further processes come first: they have no command line of their own.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some(program::GUARDIAN) => return guardian::run(arguments),
+        Some(program::GUARDIAN) => return guardian::run(arguments, Surroundings::Ours),
+        Some(program::APART_GUARDIAN) => return guardian::run(arguments, Surroundings::Apart),
         Some(program::SHIM) => return shim::run(arguments),
         Some(program::DEMO_BOUND) => return demo::member::bound(arguments),
         Some(program::DEMO_WORK) => return demo::member::work(arguments),
@@ -77,8 +85,11 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
     runtime.block_on(async {
         match &cli.action {
             Action::Run(args) => run::run(args, &place()?).await,
+            Action::Every(args) => every::every(args, &place()?, cli.verbose).await,
             Action::Leases(args) => leases::leases(args, &place()?).await,
             Action::Release(args) => release::release(args, &place()?).await,
+            Action::Timers(args) => timers::timers(args, &place()?).await,
+            Action::Jobs(args) => jobs::jobs(args, &place()?).await,
             // It has a store of its own.
             Action::Demo(args) => demo::demo(args).await,
         }

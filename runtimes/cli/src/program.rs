@@ -6,6 +6,8 @@ use std::process::Command;
 
 /// The first argument that makes this program the guardian.
 pub(crate) const GUARDIAN: &str = "__guardian";
+/// The first argument that makes this program the guardian in a session of its own.
+pub(crate) const APART_GUARDIAN: &str = "__guardian-apart";
 /// The first argument that makes this program the shim.
 pub(crate) const SHIM: &str = "__shim";
 /// The first argument that makes this program bind itself to the demo's life and become a member.

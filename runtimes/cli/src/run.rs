@@ -8,21 +8,18 @@ use tenure::{Lease, Tenure};
 use crate::args::Run;
 use crate::exit;
 use crate::failure::Failure;
+use crate::guarded::Surroundings;
+use crate::hold::Hold;
 use crate::say;
 use crate::signals::{self, Signals};
 use crate::store::Place;
-use crate::supervisor::Supervisor;
+use crate::supervisor::{End, Setup, Supervisor, Terms};
 use crate::wait;
 
 /// The variable in which the command finds its lease's name.
 pub(crate) const LEASE_VARIABLE: &str = "TENURE_LEASE";
-/// The variable in which the command finds its fencing token, a decimal number.
-pub(crate) const TOKEN_VARIABLE: &str = "TENURE_TOKEN";
-/// The variable in which the command finds the owner, as it stands in the store.
-pub(crate) const OWNER_VARIABLE: &str = "TENURE_OWNER";
-
 /// Signals that are meant for the command.
-const FORWARDED: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP];
+pub(crate) const FORWARDED: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::QUIT, Signal::HUP];
 
 /// Runs a command under a lease; returns the exit code.
 pub(crate) async fn run(args: &Run, place: &Place) -> Result<u8, Failure> {
@@ -55,7 +52,7 @@ async fn candidacy(args: &Run, place: &Place, tenure: &Tenure, signals: &mut Sig
 
 async fn hold(args: &Run, place: &Place, lease: &Lease, signals: &mut Signals) -> Result<u8, Failure> {
     // Before the command can be stopped from the keyboard, and we with it.
-    let suspensions = Signals::listen(&[Signal::TSTP]).map_err(|error| no_signals(&error))?;
+    let mut suspensions = Signals::listen(&[Signal::TSTP]).map_err(|error| no_signals(&error))?;
     // Not to be told of deaths, but so that the dead wait for us: where SIGCHLD is ignored they don't.
     let _deaths = Signals::listen(&[Signal::CHILD]).map_err(|error| no_signals(&error))?;
     let liveness = tokio::select! {
@@ -65,13 +62,28 @@ async fn hold(args: &Run, place: &Place, lease: &Lease, signals: &mut Signals) -
             return Ok(exit::of_signal(signal));
         }
     };
-    let mut supervisor = Supervisor::start(args, lease, liveness).map_err(|error| {
-        Failure::new(exit::INTERNAL, format!("the command's guardian could not be started: {error}"))
-    })?;
-    supervisor.watch(signals, suspensions).await;
-    supervisor.finish().await
+    let setup = Setup {
+        hold: Hold::Lease(lease),
+        command: &args.command,
+        variables: vec![(LEASE_VARIABLE, args.lease.clone())],
+        surroundings: Surroundings::Ours,
+        liveness,
+        terms: Terms { on_lost: args.on_lost, grace: args.grace, max_hold: args.max_hold },
+    };
+    let mut supervisor = Supervisor::start(setup).map_err(|error| no_guardian(&error))?;
+    supervisor.watch(async || signals.next().await, async || suspensions.next().await).await;
+    Ok(match supervisor.finish().await? {
+        End::Lost => exit::LOST,
+        End::HeldTooLong => exit::MAX_HOLD,
+        End::Ended(ending) => ending.code(),
+    })
 }
 
-fn no_signals(error: &io::Error) -> Failure {
+/// Why there was no command.
+pub(crate) fn no_guardian(error: &io::Error) -> Failure {
+    Failure::new(exit::INTERNAL, format!("the command's guardian could not be started: {error}"))
+}
+
+pub(crate) fn no_signals(error: &io::Error) -> Failure {
     Failure::new(exit::INTERNAL, format!("signals can't be received: {error}"))
 }

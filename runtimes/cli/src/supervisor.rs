@@ -1,4 +1,4 @@
-//! A command under a lease: when it is asked to end, when it is killed, and what came of it.
+//! A command under a lease or a claim: when it is asked to end, when it is killed, and what came of it.
 //!
 //! | what happens | what is done |
 //! |---|---|
@@ -8,11 +8,13 @@
 //! | the store says that the lease is not ours | it is killed at once |
 //! | SIGTERM, SIGINT | passed on; after the grace, or at a second one, it is killed; the lease is renewed |
 //! | SIGQUIT, SIGHUP | passed on |
+//! | the job is drained | it is killed after the grace; the claim is renewed |
 //! | `--max-hold` is over | it is asked to end, and killed after the grace; the lease is renewed |
 //! | the command is stopped from the keyboard | it goes on |
 //! | the guardian dies | all is killed |
 //! | the command ends and leaves processes behind | the guardian asks them to end, and kills them after the grace |
 
+use std::ffi::OsString;
 use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,14 +23,13 @@ use std::time::Duration;
 
 use rustix::process::{Signal, getpid};
 use rustix::termios::isatty;
-use tenure::{Deadlines, Instant, Lease, Lost, LostReason, StopReason};
+use tenure::{Deadlines, Instant, LostReason, StopReason};
 
-use crate::args::{OnLost, Run};
+use crate::args::OnLost;
 use crate::failure::Failure;
-use crate::guarded::{Guarded, Job, News};
+use crate::guarded::{Guarded, Job, News, Surroundings};
+use crate::hold::Hold;
 use crate::protocol::{Ending, Limits, Report};
-use crate::run::{LEASE_VARIABLE, OWNER_VARIABLE, TOKEN_VARIABLE};
-use crate::signals::Signals;
 use crate::terminal::Terminal;
 use crate::{clock, exit, say, signals};
 
@@ -38,10 +39,48 @@ const LOOK_FOR_FOREGROUND: Duration = Duration::from_millis(250);
 /// That the command can't be suspended is not said more often than this.
 const BETWEEN_REFUSALS: Duration = Duration::from_secs(1);
 
-/// A lease, the command under it, and how far they have come.
+/// What is to be run, under what, and how it is stopped.
+pub(crate) struct Setup<'a> {
+    pub(crate) hold: Hold<'a>,
+    pub(crate) command: &'a [OsString],
+    /// Variables for the command's environment, besides the token and the owner.
+    pub(crate) variables: Vec<(&'static str, String)>,
+    pub(crate) surroundings: Surroundings,
+    /// The lock that proves this process alive, if the store has one.
+    pub(crate) liveness: Option<OwnedFd>,
+    pub(crate) terms: Terms,
+}
+
+/// How a command is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) on_lost: OnLost,
+    /// How long it may take to end by itself.
+    pub(crate) grace: Duration,
+    /// The longest time that it is to be held for, for the message.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// What came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The lease or the claim was lost while something of the command lived. That was said.
+    Lost,
+    /// It was stopped because of `--max-hold`. That was said.
+    HeldTooLong,
+    /// It has ended.
+    Ended(Ending),
+}
+
+/// The variable in which the command finds its fencing token, a decimal number.
+pub(crate) const TOKEN_VARIABLE: &str = "TENURE_TOKEN";
+/// The variable in which the command finds the owner, as it stands in the store.
+pub(crate) const OWNER_VARIABLE: &str = "TENURE_OWNER";
+
+/// A lease or a claim, the command under it, and how far they have come.
 pub(crate) struct Supervisor<'a> {
-    args: &'a Run,
-    lease: &'a Lease,
+    hold: Hold<'a>,
+    terms: Terms,
     guarded: Guarded,
     terminal: Option<Terminal>,
     /// The lease was lost while something of the command lived.
@@ -67,23 +106,26 @@ pub(crate) struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Starts the guardian. To be called on the thread that lives as long as the program.
-    pub(crate) fn start(args: &'a Run, lease: &'a Lease, liveness: Option<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn start(setup: Setup<'a>) -> io::Result<Self> {
+        let Setup { hold, command, mut variables, surroundings, liveness, terms } = setup;
+        variables.push((TOKEN_VARIABLE, hold.token().to_string()));
+        variables.push((OWNER_VARIABLE, hold.owner()));
         let guarded = Guarded::start(Job {
-            command: &args.command,
-            variables: vec![
-                (LEASE_VARIABLE, args.lease.clone()),
-                (TOKEN_VARIABLE, lease.token().to_string()),
-                (OWNER_VARIABLE, lease.owner()),
-            ],
+            command,
+            variables,
+            surroundings,
             liveness,
-            limits: limits(args.on_lost, lease.deadlines()),
-            grace: args.grace,
+            limits: limits(terms.on_lost, hold.deadlines()),
+            grace: terms.grace,
         })?;
         Ok(Self {
-            args,
-            lease,
+            hold,
+            terms,
             guarded,
-            terminal: Terminal::of_session(getpid()),
+            terminal: match surroundings {
+                Surroundings::Ours => Terminal::of_session(getpid()),
+                Surroundings::Apart => None,
+            },
             lost: false,
             held_too_long: false,
             stops: 0,
@@ -97,15 +139,22 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// Watches over the command until nothing of it lives, or its guardian is dead.
-    pub(crate) async fn watch(&mut self, signals: &mut Signals, mut suspensions: Signals) {
-        let mut renewals = Some(self.lease.renewals());
+    /// Watches over the command until nothing of it lives, or its guardian is dead. May be dropped, and begun again.
+    ///
+    /// `signals` waits for the next signal that is meant for the command, `suspensions` for the next that is to stop
+    /// this process. Dropping what they return must not lose any.
+    pub(crate) async fn watch(
+        &mut self,
+        mut signals: impl AsyncFnMut() -> Signal,
+        mut suspensions: impl AsyncFnMut() -> Signal,
+    ) {
+        let mut renewals = Some(self.hold.renewals());
         // One that came since the guardian was started.
-        self.guarded.limit(limits(self.args.on_lost, self.lease.deadlines()));
-        let (mut lost, mut is_lost) = (pin!(self.lease.lost()), false);
-        let (mut stopping, mut is_stopping) = (pin!(self.lease.stopping()), false);
+        self.guarded.limit(limits(self.terms.on_lost, self.hold.deadlines()));
+        let (mut lost, mut is_lost) = (pin!(self.hold.lost()), false);
+        let (mut stopping, mut is_stopping) = (pin!(self.hold.stopping()), false);
         loop {
-            let last_moment = if self.killed { None } else { Some(self.lease.deadlines().kill_at) };
+            let last_moment = if self.killed { None } else { Some(self.hold.deadlines().kill_at) };
             let kill_at = if self.killed { None } else { self.kill_at };
             tokio::select! {
                 biased;
@@ -114,28 +163,28 @@ impl<'a> Supervisor<'a> {
                     News::Report(report) => self.hear(report),
                 },
                 deadlines = next(&mut renewals) => match deadlines {
-                    Some(deadlines) => self.guarded.limit(limits(self.args.on_lost, deadlines)),
+                    Some(deadlines) => self.guarded.limit(limits(self.terms.on_lost, deadlines)),
                     None => renewals = None,
                 },
-                lost = &mut lost, if !is_lost => {
+                why = &mut lost, if !is_lost => {
                     is_lost = true;
-                    self.lose(&lost);
+                    self.lose(why);
                 }
                 why = &mut stopping, if !is_stopping => {
                     is_stopping = true;
                     self.stop(why);
                 }
-                signal = signals.next() => self.pass_on(signal),
-                _ = suspensions.next() => self.refuse_suspension(),
+                signal = signals() => self.pass_on(signal),
+                _ = suspensions() => self.refuse_suspension(),
                 () = at(kill_at) => self.kill_because("it did not end within the grace"),
-                () = at(last_moment) => self.kill_because("the lease ends"),
+                () = at(last_moment) => self.kill_because(self.hold.ends()),
                 () = tokio::time::sleep(LOOK_FOR_FOREGROUND), if self.wants_terminal => self.lend_terminal(),
             }
         }
     }
 
-    /// Sees to it that nothing lives, takes the terminal back, and gives the exit code.
-    pub(crate) async fn finish(self) -> Result<u8, Failure> {
+    /// Sees to it that nothing lives, takes the terminal back, and tells what came of the command.
+    pub(crate) async fn finish(self) -> Result<End, Failure> {
         let Self { guarded, terminal, .. } = self;
         let guardian = guarded.guardian();
         let group = guarded.group();
@@ -154,13 +203,13 @@ impl<'a> Supervisor<'a> {
         self.unsaid.iter().for_each(|text| say::line(format_args!("{text}")));
         // Of these two it was said when it happened, or just now.
         if self.lost {
-            return Ok(exit::LOST);
+            return Ok(End::Lost);
         }
         if self.held_too_long {
-            return Ok(exit::MAX_HOLD);
+            return Ok(End::HeldTooLong);
         }
         match self.ending {
-            Some(ending) => Ok(ending.code()),
+            Some(ending) => Ok(End::Ended(ending)),
             None if was_guarded => Err(Failure::new(exit::INTERNAL, "the command's end was not seen")),
             None => Err(Failure::new(
                 exit::INTERNAL,
@@ -188,65 +237,72 @@ impl<'a> Supervisor<'a> {
                 if self.wants_terminal {
                     say::line(format_args!(
                         "the command wants the terminal, and waits until this job is in the foreground; it \
-                         keeps lease {:?} meanwhile",
-                        self.args.lease
+                         keeps {} meanwhile",
+                        self.hold
                     ));
                 }
             }
             Report::Stopped(signal) => say::line(format_args!(
-                "the command was stopped by {}; it keeps lease {:?}",
+                "{} was stopped by {}; it keeps {}",
+                self.hold.command(),
                 signals::name(signal),
-                self.args.lease
+                self.hold
             )),
             // We come to know by our own clock as well, but may have been kept from looking at it.
             Report::Asked => self.note_loss(LostReason::Expired, "is asked to end"),
             Report::Killed => self.note_loss(LostReason::Expired, "is killed"),
             Report::Exited(ending) => self.ending = Some(ending),
             Report::Leftovers { count } => say::line(format_args!(
-                "the command has ended, but left {count} process(es) running; they are asked to end, and \
-                 killed in {}",
-                humantime::format_duration(self.args.grace)
+                "{} has ended, but left {count} process(es) running; they are asked to end, and killed in {}",
+                self.hold.command(),
+                humantime::format_duration(self.terms.grace)
             )),
             Report::Ended => {}
         }
     }
 
-    fn lose(&mut self, lost: &Lost) {
-        match (lost.why, self.args.on_lost) {
+    fn lose(&mut self, why: LostReason) {
+        match (why, self.terms.on_lost) {
             // The guardian does it, by the limits that it has.
-            (LostReason::Expired, OnLost::Term) => self.note_loss(lost.why, "is asked to end"),
-            (LostReason::Expired, OnLost::Kill) => self.note_loss(lost.why, "is killed"),
+            (LostReason::Expired, OnLost::Term) => self.note_loss(why, "is asked to end"),
+            (LostReason::Expired, OnLost::Kill) => self.note_loss(why, "is killed"),
             (LostReason::NotYours, _) => {
-                self.note_loss(lost.why, "is killed");
+                self.note_loss(why, "is killed");
                 self.kill();
             }
-            // The maximum hold and its grace are over; the lease still is ours.
+            // The maximum hold, or the drain, and its grace are over; the lease still is ours.
             (LostReason::Stopped(_), _) => self.kill_because("it did not end within the grace"),
             // It is not renewed any more: the guardian's limits stay as they are, and come.
-            _ => self.note_loss(lost.why, "is stopped before the lease ends"),
+            _ => self.note_loss(why, "is stopped in time"),
         }
     }
 
     /// Says once that the lease is lost, and what becomes of the command. The first reason stays.
     fn note_loss(&mut self, why: LostReason, then: &str) {
         if !std::mem::replace(&mut self.lost, true) {
-            let (name, token) = (&self.args.lease, self.lease.token());
-            let text = format!("lease {name:?} (token {token}) is lost: {why}; the command {then}");
+            let (hold, token) = (&self.hold, self.hold.token());
+            let text = format!("{hold} (token {token}) is lost: {why}; the command {then}");
             self.tell(text);
         }
     }
 
     fn stop(&mut self, why: StopReason) {
-        if why == StopReason::MaxHold {
-            self.held_too_long = true;
-            self.tell(format!(
-                "lease {:?} was held for {}, which is --max-hold; the command is asked to end, and killed in {}",
-                self.args.lease,
-                humantime::format_duration(self.args.max_hold.unwrap_or_default()),
-                humantime::format_duration(self.args.grace)
-            ));
-            self.guarded.signal(Signal::TERM);
-            self.kill_within_grace();
+        match why {
+            StopReason::MaxHold => {
+                self.held_too_long = true;
+                self.tell(format!(
+                    "{} was held for {}, which is --max-hold; the command is asked to end, and killed in {}",
+                    self.hold,
+                    humantime::format_duration(self.terms.max_hold.unwrap_or_default()),
+                    humantime::format_duration(self.terms.grace)
+                ));
+                self.guarded.signal(Signal::TERM);
+                self.kill_within_grace();
+            }
+            // It is a signal to this process that leads to it, and is passed on.
+            StopReason::Drain => self.kill_within_grace(),
+            // Of a loss we hear apart.
+            _ => {}
         }
     }
 
@@ -258,6 +314,10 @@ impl<'a> Supervisor<'a> {
 
     /// Passes a signal on to the command.
     fn pass_on(&mut self, signal: Signal) {
+        if signal == Signal::KILL {
+            self.kill_because("a second signal asked for it");
+            return;
+        }
         if signal == Signal::TERM || signal == Signal::INT {
             self.stops += 1;
             if self.stops > 1 {
@@ -271,13 +331,14 @@ impl<'a> Supervisor<'a> {
     }
 
     fn kill_within_grace(&mut self) {
-        let at = clock::now() + self.args.grace;
+        let at = clock::now() + self.terms.grace;
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn kill_because(&mut self, why: &str) {
+    /// Kills the command, and says why.
+    pub(crate) fn kill_because(&mut self, why: &str) {
         if !self.killed {
-            say::line(format_args!("the command is killed: {why}"));
+            say::line(format_args!("{} is killed: {why}", self.hold.command()));
         }
         self.kill();
     }
@@ -295,8 +356,9 @@ impl<'a> Supervisor<'a> {
         }
         self.refused_at = Some(now);
         say::line(format_args!(
-            "the command can't be suspended while it holds lease {:?}: it goes on",
-            self.args.lease
+            "{} can't be suspended while it holds {}: it goes on",
+            self.hold.command(),
+            self.hold
         ));
     }
 

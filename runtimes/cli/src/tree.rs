@@ -5,6 +5,8 @@
 //! and when none of our children lives, nothing that the command started does, in its process group or out.
 
 use std::io;
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -60,6 +62,30 @@ fn reap(child: Pid) {
 /// Sends a signal to a child that has not been reaped. If it may not be sent, nothing can be done about it.
 pub(crate) fn signal_one(child: Pid, signal: Signal) {
     let _ = kill_process(child, signal);
+}
+
+/// The guardians that this process has started and not buried. Each sees to the tree of its own command, and is of
+/// none here: what else becomes our child has lost its guardian.
+static GUARDIANS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn guardians() -> MutexGuard<'static, Vec<Pid>> {
+    GUARDIANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a guardian. It belongs to no tree of this process.
+pub(crate) fn start_guardian(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+    // Nobody looks at our children while there is one of which it is not known what it is.
+    let mut guardians = guardians();
+    let guardian = start()?;
+    guardians.push(Pid::from_child(&guardian));
+    Ok(guardian)
+}
+
+/// Waits for the end of a guardian, and buries it.
+pub(crate) fn bury_guardian(guardian: &mut Child) {
+    let number = Pid::from_child(guardian);
+    let _ = guardian.wait();
+    guardians().retain(|guardian| *guardian != number);
 }
 
 /// What a command has started.
@@ -145,7 +171,9 @@ impl Tree {
     }
 
     fn children(&self) -> Vec<Pid> {
-        children().into_iter().filter(|child| !self.strangers.contains(child)).collect()
+        let guardians = guardians();
+        let is_ours = |child: &Pid| !self.strangers.contains(child) && !guardians.contains(child);
+        children().into_iter().filter(is_ours).collect()
     }
 }
 

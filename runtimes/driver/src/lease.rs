@@ -107,7 +107,7 @@ impl Lease {
     /// The deadlines after each renewal from now on.
     #[must_use]
     pub fn renewals(&self) -> Renewals {
-        Renewals { seen: self.hold.renewals(), hold: Arc::clone(&self.hold), place: Place::NEW }
+        Renewals::new(Arc::clone(&self.hold))
     }
 
     /// Waits until the work must have ended, and says why.
@@ -244,6 +244,10 @@ pub struct Renewals {
 }
 
 impl Renewals {
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        Self { seen: hold.renewals(), hold, place: Place::NEW }
+    }
+
     /// The deadlines after the next renewal; `None` once the lease is over.
     pub async fn next(&mut self) -> Option<Deadlines> {
         poll_fn(|cx| self.poll(cx)).await

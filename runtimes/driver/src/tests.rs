@@ -4,6 +4,7 @@ mod acquiring;
 mod cancelling;
 mod ending;
 mod faults;
+mod guarding;
 mod holding;
 mod logging;
 mod misbehaving;

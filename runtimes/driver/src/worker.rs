@@ -13,7 +13,7 @@ use tenure_core::{
 use crate::Closed;
 use crate::acquire::Acquire;
 use crate::hold::{Ending, Hold};
-use crate::lease::Signal;
+use crate::lease::{LostReason, Renewals, Signal};
 use crate::request::{Request, Requests, Ticket};
 use crate::subject::Subject;
 use crate::tenure::Tenure;
@@ -374,6 +374,12 @@ impl Ctx {
         self.hold.token
     }
 
+    /// The owner as the store keeps it: `{instance}/{incarnation}.{n}`, another one for each run.
+    #[must_use]
+    pub fn owner(&self) -> String {
+        self.hold.owner.to_string()
+    }
+
     /// Whether work may go on; see [`Lease::is_valid`](crate::Lease::is_valid).
     #[must_use]
     pub fn is_valid(&self) -> bool {
@@ -384,6 +390,12 @@ impl Ctx {
     #[must_use]
     pub fn deadlines(&self) -> Deadlines {
         self.hold.deadlines()
+    }
+
+    /// The deadlines after each renewal from now on: for work that is guarded by something outside of this program.
+    #[must_use]
+    pub fn renewals(&self) -> Renewals {
+        Renewals::new(Arc::clone(&self.hold))
     }
 
     /// Whether the work is to come to an end: it drains, or it must stop.
@@ -403,8 +415,16 @@ impl Ctx {
     /// to be saved before [`Deadlines::kill_at`]. If it was taken away, or the time for draining is over, the work is
     /// dropped at once; that it must stop then is seen by tasks of its own that wait here.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lost = self.lost();
+        async move {
+            let _why = lost.await;
+        }
+    }
+
+    /// Like [`stopping`](Ctx::stopping), and says why.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         let mut ending = Ending::new(Arc::clone(&self.hold));
-        poll_fn(move |cx| ending.poll_for(cx, |_, over| over).map(|_| ()))
+        poll_fn(move |cx| ending.poll_for(cx, |_, over| over))
     }
 
     /// A token for tasks that do part of the work: it tells them when to stop.

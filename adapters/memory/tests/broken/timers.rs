@@ -1,9 +1,10 @@
 //! What is wrong with timers and claims.
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use tenure_store::core::{
-    AnySchedule, ClaimEnd, JobName, Overlap, Tick, TimerChange, TimerName, Timestamp, Token,
+    AnySchedule, ClaimEnd, JobName, LeaseName, Overlap, Owner, Tick, TimerChange, TimerName, Timestamp, Token,
 };
 use tenure_store::{
     Eviction, Limits, Metadata, SimpleStore, Store, StoreError, TimerAct, TimerAnswer, TimerRequest,
@@ -119,7 +120,7 @@ impl Broken {
         self.seen_answer(&name, &asked, answer).await
     }
 
-    fn claimant(&self, name: &TimerName, tick: u64) -> Option<tenure_store::core::Owner> {
+    fn claimant(&self, name: &TimerName, tick: u64) -> Option<Owner> {
         let claimants = self.memory.claimants.lock().unwrap_or_else(PoisonError::into_inner);
         claimants.get(&(name.clone(), tick)).cloned()
     }
@@ -139,7 +140,7 @@ impl Broken {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .insert((name.clone(), claim.tick), owner);
-                self.memory.last_token.fetch_max(token.get(), std::sync::atomic::Ordering::Relaxed);
+                self.memory.last_token.fetch_max(token.get(), Ordering::Relaxed);
                 TimerAnswer::Granted(match self.fault {
                     Fault::ClaimsWithANewToken => Token::new(token.get() + self.count()),
                     Fault::RemembersTokens => Token::new(1),
@@ -166,17 +167,16 @@ impl Broken {
                 match (self.fault, asked) {
                     (Fault::TellsTheTimeOfTheBase, _) => at = view.base.at,
                     (Fault::LowersTheLastTick, TimerAct::Read { last: Some(last), .. }) => view.last = *last,
-                    (Fault::NumbersFromTheAsker, TimerAct::Change { change, .. }) => {
-                        if let TimerChange::Rebase { last } = change {
-                            view.base = Tick { n: *last, ..view.base };
-                        }
-                    }
+                    (
+                        Fault::NumbersFromTheAsker,
+                        TimerAct::Change { change: TimerChange::Rebase { last }, .. },
+                    ) => view.base = Tick { n: *last, ..view.base },
                     _ => {}
                 }
                 TimerAnswer::Read { view, at }
             }
             (TimerAct::Forget, answer) if self.fault == Fault::ForgetsAllOfThatName => {
-                let lease = tenure_store::core::LeaseName::new(name.as_str()).expect("it is a name");
+                let lease = LeaseName::new(name.as_str()).expect("it is a name");
                 SimpleStore::evict(&self.inner, lease, Eviction::Delete).await?;
                 answer
             }

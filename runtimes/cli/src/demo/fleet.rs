@@ -123,7 +123,7 @@ impl Fleet {
             }
             Role::Rogue => {
                 command.args(work);
-                command.env(crate::run::LEASE_VARIABLE, BACKUP).env(crate::run::TOKEN_VARIABLE, "1");
+                command.env(crate::run::LEASE_VARIABLE, BACKUP).env(crate::supervisor::TOKEN_VARIABLE, "1");
             }
         }
         command.env_remove("TENURE_LOG");

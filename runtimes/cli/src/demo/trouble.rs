@@ -8,8 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::stream::{FuturesUnordered, StreamExt, unfold};
-use tenure::store_contract::{Acquired, Answer, Hint, Hints, Operation, Outcome, Released, Renewed, Replies};
-use tenure::{Eviction, LeaseName, LeaseRecord, Limits, SqliteStore, Store, StoreError};
+use tenure::store_contract::{
+    Acquired, Answer, Hint, Hints, Operation, Outcome, Released, Renewed, Replies, RunReport, Subject,
+    TimerAnswer,
+};
+use tenure::{
+    Eviction, JobName, JobRecord, LeaseName, LeaseRecord, Limits, RunRecord, SqliteStore, Store, StoreError,
+    TimerEntry, TimerName,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
@@ -74,8 +80,8 @@ impl Fate {
 pub(crate) struct Troubled {
     store: SqliteStore,
     weather: watch::Receiver<Weather>,
-    /// How many requests of each lease bad weather has seen.
-    requests: Mutex<BTreeMap<LeaseName, usize>>,
+    /// How many requests about each lease or timer bad weather has seen.
+    requests: Mutex<BTreeMap<String, usize>>,
     /// How many requests are held back.
     held_back: Arc<AtomicU64>,
 }
@@ -92,7 +98,7 @@ impl Troubled {
     /// Carries one operation to the store, and its outcome back.
     async fn carry(&self, operation: Operation) -> Outcome {
         let timeout = operation.timeout();
-        let lost = || StoreError::unknown("the network brought no reply").about(operation.name());
+        let lost = || StoreError::unknown("the network brought no reply").about(operation.subject());
         match self.weather() {
             Weather::Clear => execute(&self.store, operation).await,
             Weather::Cut => {
@@ -102,8 +108,8 @@ impl Troubled {
                 Err(lost)
             }
             Weather::Bad => {
-                let (fate, lost) = (self.fate(operation.name()), lost());
-                note(fate.name(), operation.name().as_str());
+                let (fate, lost) = (self.fate(name(&operation)), lost());
+                note(fate.name(), name(&operation));
                 match fate {
                     Fate::Slow => {
                         sleep(timeout / 4).await;
@@ -130,9 +136,9 @@ impl Troubled {
         }
     }
 
-    fn fate(&self, lease: &LeaseName) -> Fate {
+    fn fate(&self, subject: &str) -> Fate {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = requests.entry(lease.clone()).or_default();
+        let count = requests.entry(subject.to_owned()).or_default();
         let fate = Fate::CYCLE[*count % Fate::CYCLE.len()];
         *count += 1;
         fate
@@ -148,19 +154,27 @@ impl Troubled {
         }
         let (store, held_back) = (self.store.clone(), Arc::clone(&self.held_back));
         let mut weather = self.weather.clone();
-        let name = operation.name().clone();
-        note(HELD_BACK, name.as_str());
+        let name = name(&operation).to_owned();
+        note(HELD_BACK, &name);
         tokio::spawn(async move {
             let _ = weather.wait_for(|weather| *weather != Weather::Cut).await;
             let outcome = execute(&store, operation).await;
             held_back.fetch_sub(1, Ordering::Relaxed);
-            note(if did_something(&outcome) { LATE_EXECUTED } else { LATE_REFUSED }, name.as_str());
+            note(if did_something(&outcome) { LATE_EXECUTED } else { LATE_REFUSED }, &name);
         });
     }
 
     /// Waits until something gets through.
     async fn reach(&self) {
         let _ = self.weather.clone().wait_for(|weather| *weather != Weather::Cut).await;
+    }
+}
+
+/// The name of the lease or the timer.
+fn name(operation: &Operation) -> &str {
+    match operation.subject() {
+        Subject::Lease(name) => name.as_str(),
+        Subject::Timer(name) => name.as_str(),
     }
 }
 
@@ -183,6 +197,12 @@ fn did_something(outcome: &Outcome) -> bool {
         Ok(Answer::Release(Released::Released { .. })) => true,
         Ok(Answer::Acquire(Acquired::Held(_)) | Answer::Renew(Renewed::NotYours)) => false,
         Ok(Answer::Release(Released::NotYours)) => false,
+        Ok(Answer::Timer(answer)) => match answer {
+            TimerAnswer::Read { .. } | TimerAnswer::Granted(_) => true,
+            TimerAnswer::Renewed | TimerAnswer::Removed => true,
+            TimerAnswer::Held { .. } | TimerAnswer::Taken | TimerAnswer::Overlaps => false,
+            TimerAnswer::Gone | TimerAnswer::NotYours => false,
+        },
         Err(_) => false,
     }
 }
@@ -245,6 +265,31 @@ impl Store for Troubled {
     async fn unwatch(&self, name: LeaseName) {
         self.reach().await;
         self.store.unwatch(name).await;
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.reach().await;
+        self.store.timers(after, most).await
+    }
+
+    async fn report(&self, report: RunReport) -> Result<(), StoreError> {
+        self.reach().await;
+        self.store.report(report).await
+    }
+
+    async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
+        self.reach().await;
+        self.store.jobs(after, most).await
+    }
+
+    async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
+        self.reach().await;
+        self.store.runs(job).await
+    }
+
+    async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
+        self.reach().await;
+        self.store.forget_job(job).await
     }
 
     async fn close(&self) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::history::{History, Line};
 
@@ -74,6 +75,44 @@ impl Place {
         let mut command = self.tenure(&arguments);
         command.arg("--").arg(witness_program()).arg("work").arg(file).args(witness);
         Running::start(command)
+    }
+
+    /// `tenure every` of a witness on a timer named `job`, which works so many milliseconds for each tick. It leaves its
+    /// evidence in the file `evidence`.
+    pub(crate) fn ticks(&self, period: &str, options: &[&str], evidence: &str, millis: u64) -> Running {
+        let mut command = self.every(period, options);
+        command.arg(witness_program()).arg("tick").arg(self.path(evidence)).arg(millis.to_string());
+        Running::start(command)
+    }
+
+    /// `tenure every` on a timer named `job`; the command is still to be added.
+    pub(crate) fn every(&self, period: &str, options: &[&str]) -> Command {
+        let mut arguments = vec!["every", period, "--name", "job"];
+        arguments.extend(options);
+        let mut command = self.tenure(&arguments);
+        command.arg("--");
+        command
+    }
+
+    /// What `tenure` lists as JSON.
+    pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
+        let mut command = self.tenure(arguments);
+        command.arg("--json");
+        let (code, out, err) = output(command);
+        assert_eq!(code, Some(0), "{err}");
+        let Value::Array(list) = serde_json::from_str(&out).unwrap() else { panic!("{out}") };
+        list
+    }
+
+    /// The recorded runs of the job, the latest first.
+    pub(crate) fn runs(&self) -> Vec<Value> {
+        self.list(&["jobs", "history", "job"])
+    }
+
+    /// The outcomes of the recorded runs of a tick, the latest first.
+    pub(crate) fn outcomes(&self, tick: u64) -> Vec<String> {
+        let runs = self.runs().into_iter().filter(|run| run["index"] == tick);
+        runs.map(|run| run["outcome"].as_str().unwrap().to_owned()).collect()
     }
 
     /// The evidence so far.
@@ -268,6 +307,19 @@ pub(crate) struct Began {
     pub(crate) at: u64,
 }
 
+/// A command that has begun to work for a tick.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    pub(crate) n: u64,
+    pub(crate) token: u64,
+    pub(crate) process: i32,
+    /// How many ticks before it were missed, as it was told.
+    pub(crate) missed: u64,
+    pub(crate) start: u64,
+    /// How much later it began than the tick was due, in nanoseconds; less than zero if it was early.
+    pub(crate) late: i64,
+}
+
 /// What the witnesses wrote.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
@@ -276,6 +328,8 @@ pub(crate) struct Evidence {
     pub(crate) history: History,
     /// Token and time.
     pub(crate) ended: Vec<(u64, u64)>,
+    /// In the order in which they wrote.
+    pub(crate) ticks: Vec<Tick>,
     /// What must not be: who still lived when the next one began.
     pub(crate) survivors: Vec<String>,
 }
@@ -297,6 +351,14 @@ impl Evidence {
                 }
                 ("unit", _) => evidence.history.units.push(line.unit().unwrap_or_else(|| panic!("{text:?}"))),
                 ("overlap", _) => evidence.history.refused.extend(line.unit()),
+                ("tick", [n, missed, start, late]) => evidence.ticks.push(Tick {
+                    n: number(n),
+                    token,
+                    process: line.process,
+                    missed: number(missed),
+                    start: number(start),
+                    late: late.parse().unwrap(),
+                }),
                 ("ended", [at]) => evidence.ended.push((token, number(at))),
                 ("alive", _) => evidence.survivors.push(text.to_owned()),
                 _ => panic!("{text:?}"),

@@ -4,10 +4,13 @@
 
 mod crashes;
 mod demo;
+mod every;
+mod every_crashes;
 mod harness;
 #[path = "../../src/history.rs"]
 #[expect(dead_code, reason = "the program uses the rest")]
 mod history;
+mod listings;
 mod operators;
 mod outages;
 mod signals;
