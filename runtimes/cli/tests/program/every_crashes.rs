@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, getpgid, kill_process};
 
-use crate::harness::{Place, Running, between, eventually, lives, now};
+use crate::harness::{Place, Running, between, block, eventually, lives, now, stop};
 
 /// A command that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -143,19 +143,7 @@ fn a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on() {
     let frozen = every(&place, &options);
     let first = run(&place, 0);
     let other = every(&place, &options);
-    // Not in the middle of a transaction: that would keep the whole store locked.
-    let stopped = eventually("a good moment to stop it", || {
-        let at = now();
-        frozen.signal(Signal::STOP);
-        let unlocked = rusqlite::Connection::open(place.path("leases.db")).and_then(|connection| {
-            connection.busy_timeout(std::time::Duration::from_millis(500))?;
-            connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
-        });
-        if unlocked.is_err() {
-            frozen.signal(Signal::CONT);
-        }
-        unlocked.is_ok().then_some(at)
-    });
+    let stopped = eventually("a good moment to stop it", || stop(&place, &frozen));
     let died = dead(&first);
     println!("killed {:?} after the stop", between(stopped, died));
     stay(&place, false);
@@ -174,6 +162,25 @@ fn a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on() {
     assert!(outcomes == ["stopped"] || outcomes == ["abandoned"], "{outcomes:?}");
     frozen.signal(Signal::TERM);
     assert_eq!(frozen.code(), Some(143));
+}
+
+#[test]
+fn a_program_that_is_cut_off_from_its_store_kills_its_command_in_time_and_goes_on_later() {
+    let place = Place::new();
+    stay(&place, true);
+    let mut running = every(&place, &["--ttl", "2s"]);
+    let first = run(&place, 0);
+    let blocked = block(&place);
+    let cut = now();
+    let died = dead(&first);
+    assert!(between(cut, died) < std::time::Duration::from_secs(2), "within the TTL");
+    running.stderr.wait_for("is lost");
+    stay(&place, false);
+    drop(blocked);
+    run_after(&place, first.tick);
+    assert_eq!(place.outcomes(first.tick), ["stopped"]);
+    running.signal(Signal::TERM);
+    assert_eq!(running.code(), Some(143));
 }
 
 #[test]
