@@ -189,6 +189,9 @@ fn trouble(place: &Place, options: &[&str], dice: &mut Dice, records: &mut Recor
             0 => well[dice.below(well.len() as u64) as usize],
             _ => busy(place, &members, &well, dice),
         };
+        // Before its command starts, while it works, or after that.
+        let moment = now() + dice.below(2 * WORK) * 1_000_000;
+        eventually("the moment", || (now() >= moment).then_some(()));
         match dice.below(3) {
             0 if well.len() > 2 => {
                 let member = &mut members[chosen];
