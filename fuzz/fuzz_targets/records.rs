@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
+use tenure_sqlite::fuzzing::timers::{self, ClaimRow, RunRow, TimerRow};
 use tenure_sqlite::fuzzing::{self, Act, Cell, Row};
 
 /// What is found.
@@ -17,6 +18,7 @@ enum Found {
     Header(Header),
     LivenessFile { name: [u8; 16], contents: Vec<u8> },
     FileName(Vec<u8>),
+    Timer { timer: Timer, claims: Vec<Claim>, runs: Vec<Run>, acts: Vec<DoingTimers>, now: u64, wall: i64 },
 }
 
 /// A row in which most of the columns are as they should be: else hardly one would be readable.
@@ -52,6 +54,134 @@ impl<'a> Arbitrary<'a> for Columns {
     }
 }
 
+/// A row of a timer, of a claim, of a run: most of the columns are as they should be.
+#[derive(Debug)]
+struct Timer(TimerRow);
+#[derive(Debug)]
+struct Claim(ClaimRow);
+#[derive(Debug)]
+struct Run(RunRow);
+
+impl<'a> Arbitrary<'a> for Timer {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let next = bytes.ratio(1, 2)?;
+        let row = [
+            Cell::Blob(b"t".into()),
+            Cell::Integer(1),
+            number(bytes)?,
+            number(bytes)?,
+            Cell::Integer(bytes.arbitrary()?),
+            Cell::Text(b"every 1s".into()),
+            if next { number(bytes)? } else { Cell::Null },
+            if next { Cell::Integer(bytes.arbitrary()?) } else { Cell::Null },
+            if next { Cell::Text(b"every 2s".into()) } else { Cell::Null },
+            tick(bytes)?,
+            tick(bytes)?,
+        ];
+        damaged(bytes, row).map(Self)
+    }
+}
+
+impl<'a> Arbitrary<'a> for Claim {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let row = [
+            tick(bytes)?,
+            Cell::Integer(1),
+            owner(bytes)?,
+            number(bytes)?,
+            boot(bytes)?,
+            number(bytes)?,
+            number(bytes)?,
+            Cell::Integer(bytes.int_in_range(0..=4)?),
+            Cell::Integer(bytes.int_in_range(0..=4)?),
+            Cell::Integer(bytes.arbitrary()?),
+            Cell::Blob(bytes.arbitrary::<[u8; 16]>()?.into()),
+            Cell::Integer(bytes.int_in_range(0..=1)?),
+            Cell::Null,
+            Cell::Integer(bytes.arbitrary::<u32>()?.into()),
+            Cell::Text(b"text".into()),
+        ];
+        damaged(bytes, row).map(Self)
+    }
+}
+
+impl<'a> Arbitrary<'a> for Run {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let ended = bytes.ratio(1, 2)?;
+        let row = [
+            Cell::Text(format!("fuzz/1.{}", bytes.int_in_range(0..=3)?).into()),
+            Cell::Integer(1),
+            number(bytes)?,
+            number(bytes)?,
+            Cell::Integer(bytes.arbitrary()?),
+            if ended { Cell::Integer(bytes.arbitrary()?) } else { Cell::Null },
+            if ended { Cell::Text(b"failed".into()) } else { Cell::Null },
+            Cell::Null,
+            boot(bytes)?,
+            number(bytes)?,
+            Cell::Integer(bytes.arbitrary()?),
+            Cell::Blob(bytes.arbitrary::<[u8; 16]>()?.into()),
+            Cell::Integer(bytes.int_in_range(0..=1)?),
+        ];
+        damaged(bytes, row).map(Self)
+    }
+}
+
+fn number(bytes: &mut Unstructured<'_>) -> Result<Cell> {
+    bytes.int_in_range(0..=i64::MAX).map(Cell::Integer)
+}
+
+/// One of a few, so that operations meet them.
+fn tick(bytes: &mut Unstructured<'_>) -> Result<Cell> {
+    bytes.int_in_range(0..=7).map(Cell::Integer)
+}
+
+fn owner(bytes: &mut Unstructured<'_>) -> Result<Cell> {
+    let own = bytes.ratio(1, 2)?;
+    Ok(Cell::Text(if own { "fuzz/00000000000000000000000000000001.1" } else { "other/1.1" }.into()))
+}
+
+fn boot(bytes: &mut Unstructured<'_>) -> Result<Cell> {
+    Ok(Cell::Text(if bytes.ratio(1, 4)? { "another" } else { "boot" }.into()))
+}
+
+fn damaged<const N: usize>(bytes: &mut Unstructured<'_>, mut row: [Cell; N]) -> Result<[Cell; N]> {
+    for _ in 0..bytes.int_in_range(0..=2)? {
+        let column = bytes.choose_index(N)?;
+        row[column] = cell(bytes)?;
+    }
+    Ok(row)
+}
+
+#[derive(Debug, Arbitrary)]
+enum DoingTimers {
+    Read { last: Option<u64> },
+    Stage { revision: u64, n: u64, at: i64 },
+    Rebase { revision: u64, last: u64 },
+    Claim { tick: u8, attempts: u32, overlap: u8 },
+    Renew { tick: u8, token: u64 },
+    Finish { tick: u8, token: Option<u64>, end: u8 },
+    List,
+    Report { run: u8, ended: bool },
+    Sweep,
+}
+
+impl From<DoingTimers> for timers::Act {
+    fn from(doing: DoingTimers) -> Self {
+        match doing {
+            DoingTimers::Read { last } => Self::Read { last },
+            DoingTimers::Stage { revision, n, at } => Self::Stage { revision, n, at },
+            DoingTimers::Rebase { revision, last } => Self::Rebase { revision, last },
+            DoingTimers::Claim { tick, attempts, overlap } => Self::Claim { tick, attempts, overlap },
+            DoingTimers::Renew { tick, token } => Self::Renew { tick, token },
+            DoingTimers::Finish { tick, token, end } => Self::Finish { tick, token, end },
+            DoingTimers::List => Self::List,
+            DoingTimers::Report { run, ended } => Self::Report { run, ended },
+            DoingTimers::Sweep => Self::Sweep,
+        }
+    }
+}
+
 fn cell(bytes: &mut Unstructured<'_>) -> Result<Cell> {
     Ok(match bytes.int_in_range(0..=4)? {
         0 => Cell::Null,
@@ -70,7 +200,7 @@ impl<'a> Arbitrary<'a> for Header {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
         let mut header = vec![0; 100];
         header[..16].copy_from_slice(b"SQLite format 3\0");
-        header[60..64].copy_from_slice(&1_u32.to_be_bytes());
+        header[60..64].copy_from_slice(&bytes.int_in_range(1..=2_u32)?.to_be_bytes());
         header[68..72].copy_from_slice(b"Tenr");
         for _ in 0..bytes.int_in_range(0..=3)? {
             let at = bytes.choose_index(header.len())?;
@@ -117,6 +247,12 @@ fuzz_target!(|found: Found| {
         Found::Header(header) => fuzzing::read_header(&header.0),
         Found::LivenessFile { name, contents } => {
             fuzzing::look_at_liveness_file(&FOLDER.path().join("store.db"), &name, &contents);
+        }
+        Found::Timer { timer, claims, runs, acts, now, wall } => {
+            let claims: Vec<ClaimRow> = claims.into_iter().map(|claim| claim.0).collect();
+            let runs: Vec<RunRow> = runs.into_iter().map(|run| run.0).collect();
+            let acts: Vec<timers::Act> = acts.into_iter().map(timers::Act::from).collect();
+            timers::use_timer_rows(&timer.0, &claims, &runs, &acts, now, wall);
         }
         Found::FileName(name) => fuzzing::read_file_name(&name),
     }

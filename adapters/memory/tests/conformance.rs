@@ -43,10 +43,17 @@ impl Harness for VirtualTime {
     async fn pass(&self, time: Duration) {
         self.0.pass(time);
     }
+
+    fn set_wall(&self, by: i64) {
+        self.0.set_wall(by);
+    }
 }
 
 tenure_store::conformance!(VirtualTime::default(), ignore: {
     reopening_keeps_what_is_held: "it keeps nothing over a restart",
+    reopening_keeps_timers: "it keeps nothing over a restart",
+    reopening_keeps_claims: "it keeps nothing over a restart",
+    reopening_keeps_the_records_of_jobs: "it keeps nothing over a restart",
 });
 
 /// The same on the machine's clock, as programs use it.
@@ -82,5 +89,9 @@ mod real_time {
 
     tenure_store::conformance!(RealTime, ignore: {
         reopening_keeps_what_is_held: "it keeps nothing over a restart",
+        reopening_keeps_timers: "it keeps nothing over a restart",
+        reopening_keeps_claims: "it keeps nothing over a restart",
+        reopening_keeps_the_records_of_jobs: "it keeps nothing over a restart",
+        a_timer_is_based_anew_when_the_wall_clock_was_set_back: "the machine's clock can't be set",
     });
 }

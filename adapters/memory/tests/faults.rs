@@ -53,6 +53,10 @@ impl Harness for Laboratory {
     async fn pass(&self, time: Duration) {
         self.clock.pass(time);
     }
+
+    fn set_wall(&self, by: i64) {
+        self.clock.set_wall(by);
+    }
 }
 
 /// The same store without a fault passes: so it is the fault that fails the properties below.
@@ -109,11 +113,17 @@ caught! {
     a_refused_operation_leaves_its_neighbours_alone: FailsTheWholeBatch;
     operations_on_one_lease_keep_their_order: ReversesBatches;
     a_large_batch_answers_every_operation: LosesTheLastOfMany;
+    any_name_is_that_of_a_timer: FoldsCase, CutsNames, TrimsNames;
+    any_name_is_that_of_a_job: FoldsCase, CutsNames, TrimsNames;
+    a_lease_and_a_timer_of_one_name_are_distinct: ForgetsAllOfThatName;
+    a_timer_and_a_job_of_one_name_are_distinct: ForgetsAllOfThatName;
     any_name_works_and_stays_distinct: FoldsCase, CutsNames, TrimsNames;
     names_come_back_unchanged: EscapesNames;
     a_ttl_out_of_bounds_is_refused: ClampsTtls;
     a_ttl_at_the_bounds_is_accepted: RefusesTheLongestTtl;
     metadata_that_is_too_long_is_refused: CutsMetadata;
+    what_a_timer_can_not_keep_is_refused: CutsSchedules, ClampsTtls, CutsMetadata, ClampsTicks;
+    a_text_of_a_run_that_is_too_long_is_refused: CutsMetadata, ClampsTtls;
 
     inspect_tells_who_holds: TellsNoTokens, LosesMetadata, TellsTooMuchRemaining;
     what_is_over_is_not_listed: ListsTheDead;
@@ -121,6 +131,42 @@ caught! {
     a_replaced_owner_is_refused_and_the_lease_stays_closed: ReplacingDeletes;
     a_deleted_lease_is_free_at_once: DeletingReplaces;
     evicting_nobody_changes_nothing: EvictingCreates;
+
+    all_handles_find_the_timer_that_the_first_reader_made: MakesATimerPerHandle, MakesTimersAnew;
+    many_readers_at_once_make_one_timer: MakesATimerPerHandle;
+    reopening_keeps_timers: ForgetsLeasesOnReopening;
+    reading_tells_the_stores_wall_clock: TellsTheTimeOfTheBase;
+    a_change_of_a_stale_revision_changes_nothing: ChangesWhateverTheRevision;
+    a_staged_schedule_takes_effect_at_its_tick: StagesAtOnce, StagesForLater, LosesStaged;
+    the_last_tick_only_rises: LowersTheLastTick, IgnoresTheLastTick;
+    a_forgotten_timer_goes_on_from_the_number_of_its_reader: MakesWhatIsChanged, BeginsAtZero, ForgetsNoTimers;
+    a_timer_is_based_anew_when_the_wall_clock_was_set_back: IgnoresRebases, RebasesTwice, NumbersFromTheAsker;
+    operations_on_one_timer_keep_their_order: ReversesBatches;
+    timers_are_listed_page_by_page: IgnoresAfter, IgnoresMost, LosesClaimsInLists;
+
+    one_claimant_in_fifty_gets_a_tick: GrantsWhatIsTaken, HoldsWhatIsTaken;
+    a_claim_is_idempotent_per_owner: ClaimsWithANewToken;
+    a_lower_tick_is_never_granted: GrantsWhatIsTaken;
+    a_claim_that_ran_out_is_granted_again_while_attempts_are_left: RepeatsForEver, NeverRepeats, NeverExpires;
+    no_claim_passes_on_before_its_ttl_is_over: ExpiresEarly, RenewsWithoutExtending, RenewsForHalf;
+    a_claim_is_renewed_and_ended_by_its_owner_alone: RenewsForAnyOwner, RenewsForAnyToken, ReleasesForAnyOwner,
+        ReleasesForAnyToken, ReleasesTwice;
+    a_late_end_never_ends_the_claim_of_another: ReleasesForAnyOwner, ReleasesUnseenForAnyOwner;
+    a_tick_that_was_never_begun_is_granted_again: CountsWhatNeverBegan, CountsNothing;
+    overlapping_ticks_are_skipped_or_wait_or_run: AllowsAllOverlaps, SkipsAllOverlaps, QueuesAllOverlaps,
+        RunsSkippedTicksLate;
+    tokens_of_claims_rise: RemembersTokens, ForgetsTokensOnReopening;
+    reopening_keeps_claims: ForgetsLeasesOnReopening;
+    only_so_many_runs_go_on_side_by_side: AllowsMoreRuns;
+
+    a_run_is_recorded_from_its_first_report_to_its_outcome: TellsNoOutcomes, LosesMetadata, TellsNoEnds;
+    the_first_outcome_of_a_run_counts: LastOutcomeCounts;
+    reports_that_are_repeated_make_one_run: RecordsEveryReport;
+    a_run_without_a_sign_of_life_is_abandoned: RunsForEver, RenewsWithoutExtending;
+    the_latest_hundred_runs_of_a_job_are_kept: KeepsFewRuns, TellsTheOldestFirst;
+    jobs_are_listed_page_by_page: IgnoresAfter, IgnoresMost, TellsTheOldestFirst;
+    a_forgotten_job_is_gone: ForgetsNoJobs, ForgetsAllJobs;
+    reopening_keeps_the_records_of_jobs: ForgetsLeasesOnReopening;
 
     a_release_reaches_a_watching_handle: SilentReleases;
     a_grant_reaches_a_watching_handle: SilentGrants;

@@ -3,19 +3,21 @@
 //!
 //! Each function panics if something other than "held" or "unknown" is made of what can't be read.
 
+pub mod timers;
+
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, ToSql, params_from_iter, types::ToSqlOutput, types::Value, types::ValueRef};
-use tenure_core::{Acquisition, Identity, Incarnation, Instant, LeaseName, Token};
+use tenure_core::{Acquisition, Identity, Incarnation, Instant, LeaseName, Timestamp, Token};
 use tenure_store::{
     Acquire, Acquired, Answer, Eviction, Metadata, Operation, Outcome, Release, Released, Renew, Renewed,
 };
 
 use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness, said_of};
 use crate::record::{self, Record};
-use crate::schema::{self, FORMAT};
+use crate::schema::{self, FORMAT, ROW_FORMAT};
 use crate::tx::Transaction;
 
 const COLUMNS: usize = 13;
@@ -84,7 +86,7 @@ impl ToSql for Cell {
 fn is_readable(row: &Row) -> bool {
     let [_, format, token, owner, boot, expires, ttl, since, handle, early, host, pid, text] = row;
     let people = |cell: &Cell| *cell == Cell::Null || cell.is_text();
-    *format == Cell::Integer(i64::from(FORMAT))
+    *format == Cell::Integer(i64::from(ROW_FORMAT))
         && [token, expires, ttl].into_iter().all(Cell::is_whole)
         && [owner, boot].into_iter().all(Cell::is_text)
         && matches!(since, Cell::Integer(_))
@@ -110,7 +112,7 @@ pub fn read_row(row: &Row, now: u64) {
         let (row, read, name) = connection
             .prepare_cached("SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13")?
             .query_row(params_from_iter(row), |row| {
-                Ok((cells(row)?, Record::read(row), record::name(row)))
+                Ok((cells(row)?, Record::read(row), record::name(row, |text| LeaseName::new(text).ok())))
             })?;
         let readable = is_readable(&row);
         assert_eq!(matches!(read, Record::Readable(_)), readable, "{row:?}");
@@ -169,8 +171,7 @@ pub fn use_rows(rows: &[Row], high_water: i64, acts: &[Act], now: u64) {
 fn take(connection: &Connection, act: Act, now: Instant) -> Option<Outcome> {
     let live = LiveFolder::of(Path::new("/nowhere/store.db"));
     let me = Liveness::hidden(Lineage::draw().ok()?).ok()?;
-    let mut transaction =
-        Transaction { connection, boot: BOOT, live: &live, me: &me, now, high_water: 0, ring: false };
+    let mut transaction = transaction(connection, &live, &me, now);
     let identity = Identity::new("fuzz", Incarnation::new(1)).ok()?;
     let owner = identity.owner(Acquisition(1));
     let second = Duration::from_secs(1);
@@ -211,6 +212,16 @@ fn take(connection: &Connection, act: Act, now: Instant) -> Option<Outcome> {
     transaction.apply(&operation).ok()
 }
 
+fn transaction<'a>(
+    connection: &'a Connection,
+    live: &'a LiveFolder,
+    me: &'a Liveness,
+    now: Instant,
+) -> Transaction<'a> {
+    let wall = Timestamp::EPOCH;
+    Transaction { connection, boot: BOOT, live, me, now, wall, high_water: 0, ring: false }
+}
+
 /// The rows that this version must not act by.
 fn unreadable(connection: &Connection) -> rusqlite::Result<Vec<Row>> {
     let mut statement =
@@ -224,7 +235,7 @@ pub fn read_header(bytes: &[u8]) {
     let number = |at: usize| bytes.get(at..at + 4).map(|bytes| [bytes[0], bytes[1], bytes[2], bytes[3]]);
     let ours = bytes.starts_with(b"SQLite format 3\0")
         && number(68) == Some(schema::APPLICATION_ID.to_be_bytes())
-        && number(60) == Some(FORMAT.to_be_bytes());
+        && number(60).is_some_and(|format| (1..=FORMAT).contains(&i32::from_be_bytes(format)));
     let checked = schema::check_header(Path::new("/nowhere/store.db"), bytes);
     assert_eq!(checked.is_ok(), ours || bytes.is_empty());
 }
@@ -274,7 +285,10 @@ fn with_database(run: impl FnOnce(&Connection) -> rusqlite::Result<()>) {
     DATABASE.with_borrow_mut(|database| {
         let connection = database.get_or_insert_with(|| {
             let connection = Connection::open_in_memory().expect("memory");
-            let tables = schema::TABLES.replace("STRICT, ", "").replace(" STRICT", "");
+            let tables = [schema::LEASE_TABLES, schema::TIMER_TABLES]
+                .concat()
+                .replace("STRICT, ", "")
+                .replace(" STRICT", "");
             connection.execute_batch(&tables).expect("the tables");
             connection.execute("INSERT INTO store VALUES (1, '', 0, 0)", []).expect("the state");
             connection

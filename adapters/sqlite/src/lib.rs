@@ -20,8 +20,11 @@
 //! - No call waits longer than its timeout, also when another process was stopped in the middle of a
 //!   transaction and so keeps all others out.
 //!
+//! - Timers, and records of jobs, outlive every restart. A claim of a tick passes on as a lease does, also at the death
+//!   of its process; the file that proves this death shows a run of a job as abandoned, too.
+//!
 //! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
-//! in suspend and which nobody can set). Network file systems are refused. Containers of one machine may share a
+//! in suspend and which nobody can set), and so is a claim's. Ticks are on the wall clock. Network file systems are refused. Containers of one machine may share a
 //! store if its whole folder is mounted into them.
 //!
 //! # Files
@@ -35,10 +38,14 @@
 //!
 //! # Tables
 //!
-//! Programs in other languages may join; this is format 1. The database has `PRAGMA application_id`
+//! Programs in other languages may join; this is format 2. The database has `PRAGMA application_id`
 //! 0x54656e72 ("Tenr") and its format in `PRAGMA user_version`, which every transaction has to look at: a
 //! program must not touch a store of a format that it doesn't know. It is in WAL mode. Every change is made in
 //! a transaction begun with `BEGIN IMMEDIATE`, and is short.
+//!
+//! Format 1 has neither `timer` nor `claim` nor `run`, and is the same in all else. Whoever opens a database of it makes
+//! these tables and sets `user_version` to 2, in one transaction; programs that know format 1 only refuse the store from
+//! then on, and their leases end by their TTL.
 //!
 //! `store` has one row:
 //!
@@ -78,6 +85,48 @@
 //! | `early` | 1 if the waiter has a liveness file |
 //! | `chosen` | 0, or the token of the grant whose end chose this waiter; set back to 0 when it tries and finds the lease held |
 //!
+//! `timer` has a row for each timer:
+//!
+//! | column | is |
+//! |---|---|
+//! | `name` | as above; the key |
+//! | `format` | 1; a timer whose row has another format, or values that can't be, is not used, only removed by an operator |
+//! | `revision` | rises with each change of the schedule |
+//! | `base_n`, `base_at` | the number and the time from which ticks are counted |
+//! | `schedule` | as text, for example `every 60s` |
+//! | `next_n`, `next_at`, `next_schedule` | the tick from which on another schedule counts, and that schedule; null if there is none |
+//! | `last` | the last tick that some instance has come to |
+//! | `claimed` | the last tick that was claimed or passed over |
+//!
+//! `claim` has a row for each claim of a tick that was not finished:
+//!
+//! | column | is |
+//! |---|---|
+//! | `name`, `tick` | the timer and the number of the tick; the key |
+//! | `format` | 1; a row of any other format, or with values that can't be, is a claim that somebody has; it is not touched |
+//! | `owner`, `token`, `boot`, `ttl`, `handle`, `early`, `host`, `pid`, `text` | as of a lease |
+//! | `expires` | as of a lease; 0 once the owner has given it back, for others to try |
+//! | `begun`, `attempts` | how many runs were begun, and how many may be |
+//! | `since` | the time of the grant |
+//!
+//! `run` has a row for each of the last hundred runs of a job:
+//!
+//! | column | is |
+//! |---|---|
+//! | `job`, `owner` | the job's name as bytes, and who runs it; the key |
+//! | `format` | 1; a row of another format, or with values that can't be, is left out |
+//! | `number` | 1 and up in the order in which the runs of the job were first heard of |
+//! | `tick` | the number of the tick that it is for, or one of the user's; may be null |
+//! | `started`, `ended` | the times of the first report, and of the one with the outcome; null until then |
+//! | `outcome` | `succeeded`, `failed` or `stopped`; null until then |
+//! | `text` | the user's; may be null |
+//! | `boot`, `expires`, `handle`, `early` | of the last report, as of a lease: without an outcome the run goes on until then |
+//! | `silent` | the same as `expires`, by the wall clock |
+//!
+//! `base_at`, `next_at`, `started`, `ended`, `silent` and the `since` of a claim are nanoseconds since 1970 on the wall
+//! clock, negative before that. What an operation makes of a timer and its claims is written down in `tenure-store`, at
+//! `TimerRecord::apply`, which programs in other languages have to follow to the letter.
+//!
 //! Whoever ends a grant sets `chosen` for the two that have waited longest of those with 0, of other handles
 //! and not dead. Whoever ends or makes a grant that others wait for writes a byte into `bell` after the commit.
 //!
@@ -89,7 +138,7 @@
 //! and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens its file
 //! without creating it and tries a shared lock: not granted means alive; granted on a file that still has a name,
 //! and has the numbers that it says, means dead; everything else, also a copy, means unknown. A file may be removed
-//! under a shared lock once no lease that is not over has its bits.
+//! under a shared lock once no lease, claim or run that is not over has its bits.
 
 #[cfg(not(unix))]
 compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and a clock that counts suspend");

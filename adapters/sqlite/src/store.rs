@@ -263,7 +263,7 @@ impl Store for SqliteStore {
     }
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
-        self.ask(|reply| Job::ForgetJob(job, reply)).await
+        self.ask(|reply| Job::Forget(job, reply)).await
     }
 
     async fn close(&self) {

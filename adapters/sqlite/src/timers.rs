@@ -5,7 +5,8 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension as _, Row, params};
 use tenure_core::{Instant, NextSchedule, Tick, TimerName, Timestamp, Token};
 use tenure_store::{
-    Claim, Metadata, StoreError, StoreTime, TimerAct, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
+    Claim, Metadata, StoreError, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerEntry, TimerRecord,
+    TimerRequest,
 };
 
 use crate::liveness::{HandleId, Life};
@@ -47,16 +48,15 @@ impl Transaction<'_> {
             // Also one that can't be read: it is what is left to do with it.
             return self.forget_timer(name).map(Ok);
         }
-        // Whoever only reads, or renews or ends its own claim, does not care whether others live.
         let asker = match act {
-            TimerAct::Claim(claim) => Some(claim.owner.to_string()),
-            TimerAct::Read { .. }
-            | TimerAct::Change { .. }
-            | TimerAct::Renew { .. }
-            | TimerAct::Finish { .. }
-            | TimerAct::Forget => None,
+            TimerAct::Claim(TickClaim { owner, .. })
+            | TimerAct::Renew { owner, .. }
+            | TimerAct::Finish { owner, .. } => Some(owner.to_string()),
+            TimerAct::Read { .. } | TimerAct::Change { .. } | TimerAct::Forget => None,
         };
-        let loaded = match self.load(name, asker.as_deref())? {
+        // Whoever only renews or ends its own claim, or reads the timer, does not care whether others live.
+        let probe = matches!(act, TimerAct::Claim(_));
+        let loaded = match self.load(name, asker.as_deref(), probe)? {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Err(error)),
         };
@@ -93,7 +93,7 @@ impl Transaction<'_> {
             && let Some(row) = rows.next()?
         {
             let Some(name) = record::name(row, |text| TimerName::new(text).ok()) else { continue };
-            match self.load(&name, Some(""))? {
+            match self.load(&name, None, true)? {
                 Ok(Some(loaded)) => listed.push(TimerEntry::new(name, loaded.record, self.time())),
                 Ok(None) => {}
                 Err(error) => return Ok(Err(error.about(&name))),
@@ -113,9 +113,9 @@ impl Transaction<'_> {
         Ok(if timers > 0 { TimerAnswer::Removed } else { TimerAnswer::NotYours })
     }
 
-    /// The record of a timer, `None` if there is none; an error if it can't be read. Claims of all but the asker end
-    /// with their owner's life; without an asker that is not looked at.
-    fn load(&self, name: &TimerName, asker: Option<&str>) -> Step<Option<Loaded>> {
+    /// The record of a timer, `None` if there is none; an error if it can't be read. With `probe`, claims of all but
+    /// the asker end with their owner's life.
+    fn load(&self, name: &TimerName, asker: Option<&str>, probe: bool) -> Step<Option<Loaded>> {
         let read = self
             .connection
             .prepare_cached(&format!("SELECT {TIMER} FROM timer WHERE name = ?1"))?
@@ -136,7 +136,7 @@ impl Transaction<'_> {
         let mut rows = statement.query([name.as_str().as_bytes()])?;
         while let Some(row) = rows.next()? {
             match ClaimRow::read(row) {
-                Ok(claim) => record.claims.push(self.as_claim(claim, asker)),
+                Ok(claim) => record.claims.push(self.as_claim(claim, asker, probe)),
                 Err(_) => {
                     // Of a newer format, or damaged: it is held, and not touched.
                     let tick = whole(row, 0).unwrap_or(u64::MAX);
@@ -149,18 +149,18 @@ impl Transaction<'_> {
         Ok(Ok(Some(Loaded { record, unreadable })))
     }
 
-    /// A claim, as it is now: over if its machine was started again, or its owner has died.
-    fn as_claim(&self, row: ClaimRow, asker: Option<&str>) -> Claim {
+    /// A claim, as it is now: over if its machine was started again, its owner has died, or its owner asks and has
+    /// lost the file in which it was granted.
+    fn as_claim(&self, row: ClaimRow, asker: Option<&str>, probe: bool) -> Claim {
         let ClaimRow { mut claim, boot, handle, early } = row;
         let given_back = claim.ends == Instant::ZERO;
-        let lost = handle.is_some_and(|handle| handle.is_earlier_than(self.me.handle()));
-        let dead = || {
-            asker.is_some_and(|asker| asker != claim.owner)
-                && early
-                && claim.ends > self.now
-                && handle.is_some_and(|handle| self.life(handle) == Life::Dead)
-        };
-        if !given_back && (boot != self.boot || lost || dead()) {
+        let own = asker == Some(&claim.owner);
+        let over = boot != self.boot
+            || handle.is_some_and(|handle| match own {
+                true => handle.is_earlier_than(self.me.handle()),
+                false => probe && early && claim.ends > self.now && self.life(handle) == Life::Dead,
+            });
+        if over && !given_back {
             claim.ends = LONG_AGO;
         }
         claim
@@ -325,5 +325,72 @@ fn unreadable_claim(tick: u64, now: Instant) -> Claim {
         attempts: u32::MAX,
         since: Timestamp::EPOCH,
         metadata: Metadata::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{
+        Acquisition, Every, Identity, Incarnation, JobName, Overlap, Schedule as _, TimerChange,
+    };
+    use tenure_store::{RunOutcome, RunReport};
+
+    use super::*;
+    use crate::clock;
+    use crate::database::Database;
+    use crate::liveness::Lineage;
+    use crate::options::SqliteOptions;
+
+    #[test]
+    fn a_wall_clock_before_1970_or_at_the_end_of_time_is_kept_as_it_is() {
+        const TTL: Duration = Duration::from_secs(10);
+        let every = Every::new(TTL).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(folder.path().join("a.db")).unwrap();
+        let mut database = Database::open(&options, Lineage::draw().unwrap(), clock::now()).unwrap();
+        for nanos in [i64::MIN, -315_619_200_000_000_000, -1, 0, 7_258_118_400_000_000_000, i64::MAX] {
+            let wall = Timestamp::from_nanos(nanos);
+            let name = TimerName::new(nanos.to_string()).unwrap();
+            let job = JobName::new(nanos.to_string()).unwrap();
+            let owner = Identity::new("here", Incarnation::new(1)).unwrap().owner(Acquisition(0));
+            let claim = TickClaim {
+                tick: 1,
+                owner: owner.clone(),
+                ttl: TTL,
+                floor: Token::ZERO,
+                attempts: 1,
+                overlap: Overlap::Skip,
+                metadata: Metadata::new(),
+            };
+            let at = Tick { n: 1, at: wall + TTL };
+            let stage = TimerChange::Stage { at, schedule: Every::new(TTL * 2).unwrap().into() };
+            let acts = [
+                TimerAct::Read { schedule: every.text().into(), last: None },
+                TimerAct::Change { revision: 1, change: stage },
+                TimerAct::Claim(claim),
+            ];
+            let answers = database.write("", clock::now(), |transaction| {
+                transaction.wall = wall;
+                let mut report = RunReport::new(job.clone(), owner.to_string(), TTL, TTL);
+                transaction.report(&report)?;
+                report.outcome = Some(RunOutcome::Failed);
+                transaction.report(&report)?;
+                let request = |act| TimerRequest { name: name.clone(), act, timeout: TTL };
+                let answers = acts.map(|act| transaction.timer(&request(act)));
+                answers.into_iter().collect::<rusqlite::Result<Vec<_>>>().map(Ok)
+            });
+            let answers: Vec<TimerAnswer> = answers.unwrap().into_iter().map(Result::unwrap).collect();
+            assert!(matches!(answers[2], TimerAnswer::Granted(_)), "{nanos}: {answers:?}");
+            let timers = database.timers(None, 100).unwrap();
+            let record = timers.into_iter().find(|timer| timer.name == name).unwrap().record;
+            assert_eq!(record.claims[0].since, wall);
+            if nanos == i64::MAX {
+                assert_eq!((record.base.at, record.next), (wall, None), "there is no later tick");
+            } else {
+                assert_eq!((record.base.at, record.next.map(|next| next.at)), (wall, Some(at)));
+            }
+            let run = database.runs(&job).unwrap().remove(0);
+            assert_eq!((run.started, run.ended), (wall, Some(wall)));
+        }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum Job {
         reply: Reply<Vec<JobRecord>>,
     },
     Runs(JobName, Reply<Vec<RunRecord>>),
-    ForgetJob(JobName, Reply<bool>),
+    Forget(JobName, Reply<bool>),
     Watch(LeaseName, Reply<()>),
     Unwatch(LeaseName, Reply<()>),
     Liveness(Reply<Option<File>>),
@@ -180,7 +180,7 @@ impl Worker {
                 let result = self.open(patience()).and_then(|database| database.runs(&job));
                 let _ = reply.send(result.map_err(|error| error.about(&job)));
             }
-            Job::ForgetJob(job, reply) => {
+            Job::Forget(job, reply) => {
                 let until = patience();
                 let result = self.open(until).and_then(|database| database.forget_job(&job, until));
                 let _ = reply.send(result.map_err(|error| error.about(&job)));

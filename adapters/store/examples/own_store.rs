@@ -1,4 +1,5 @@
-//! A whole store of one's own: leases in a text file, shared by the processes of one machine.
+//! A whole store of one's own: leases and timers in a text file, shared by the processes of one machine. It keeps no
+//! records of jobs.
 //!
 //! It shows what an adapter has to do, and is as slow as it is short: each operation reads the file under a
 //! lock, changes it, and puts the new one in its place. `tests/own_store.rs` holds it against the conformance
@@ -11,13 +12,16 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_store::core::{LeaseName, Rate, StoreClock, Token};
+use tenure_store::core::{
+    Instant, LeaseName, NextSchedule, Rate, StoreClock, Tick, TimerName, Timestamp, Token,
+};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Holder, LeaseRecord, Limits, Metadata, Release, Released, Renew, Renewed,
-    SimpleStore, StoreError, check_floor,
+    Acquire, Acquired, Claim, Eviction, Holder, LeaseRecord, Limits, Metadata, Release, Released, Renew,
+    Renewed, SimpleStore, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
+    check_claim_floor, check_floor,
 };
 
-/// The leases in the file `leases` of a directory.
+/// The leases and timers in the file `leases` of a directory.
 pub(crate) struct FileStore {
     pub(crate) directory: PathBuf,
 }
@@ -26,6 +30,7 @@ pub(crate) struct FileStore {
 struct Leases {
     high_water: u64,
     held: BTreeMap<LeaseName, Record>,
+    timers: BTreeMap<TimerName, TimerRecord>,
 }
 
 /// Times are microseconds since 1970.
@@ -67,12 +72,12 @@ impl SimpleStore for FileStore {
                 }
                 Some(record) => Acquired::Held(record.holder(now)),
                 None => {
-                    // Above all before, above the floor, and not below the clock, should the file get lost.
-                    let token = leases.high_water.max(floor.get()).max(now.saturating_sub(1)) + 1;
-                    leases.high_water = token;
-                    let record = Record { owner, token, ttl, ends: now + ttl, since: now, metadata };
-                    leases.held.insert(name, record);
-                    Acquired::Granted(Token::new(token))
+                    let token = next_token(&mut leases.high_water, floor, now);
+                    let (ends, since) = (now + ttl, now);
+                    leases
+                        .held
+                        .insert(name, Record { owner, token: token.get(), ttl, ends, since, metadata });
+                    Acquired::Granted(token)
                 }
             }
         })
@@ -129,6 +134,44 @@ impl SimpleStore for FileStore {
             Some(evicted)
         })
     }
+
+    /// What becomes of a timer and its claims is decided by [`TimerRecord::apply`]: load, apply, save.
+    async fn timer(&self, request: TimerRequest) -> Result<TimerAnswer, StoreError> {
+        self.limits().check_timer(&request)?;
+        check_claim_floor(&request, HIGHEST_FLOOR)?;
+        self.change(|leases, now| {
+            let mut record = leases.timers.remove(&request.name);
+            let token = |floor| Ok(next_token(&mut leases.high_water, floor, now));
+            let answer = TimerRecord::apply(&mut record, &request.act, store_time(now), token);
+            if let Some(record) = record {
+                leases.timers.insert(request.name, record);
+            }
+            answer
+        })?
+    }
+
+    async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
+        self.change(|leases, now| {
+            let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let timers = leases.timers.range::<TimerName, _>((after, Bound::Unbounded)).take(most);
+            let entry = |(name, record): (&TimerName, &TimerRecord)| {
+                TimerEntry::new(name.clone(), record.clone(), store_time(now))
+            };
+            timers.map(entry).collect()
+        })
+    }
+}
+
+/// Above all before, above the floor, and not below the clock, should the file get lost.
+fn next_token(high_water: &mut u64, floor: Token, now: u64) -> Token {
+    *high_water = (*high_water).max(floor.get()).max(now.saturating_sub(1)) + 1;
+    Token::new(*high_water)
+}
+
+/// One clock for everything, here.
+fn store_time(micros: u64) -> StoreTime {
+    let since_1970 = Duration::from_micros(micros);
+    StoreTime { wall: Timestamp::EPOCH + since_1970, now: Instant::ZERO + since_1970 }
 }
 
 impl FileStore {
@@ -163,16 +206,29 @@ impl Leases {
         self.held.get(name).map(|record| LeaseRecord::new(name.clone(), record.holder(now)))
     }
 
-    /// The high water of the tokens on the first line, then a line for each lease.
+    /// The high water of the tokens on the first line, then a line for each lease, timer and claim.
     fn write(&self) -> String {
         let mut text = format!("{}\n", self.high_water);
         for (name, record) in &self.held {
             let Record { owner, token, ttl, ends, since, metadata } = record;
-            let (name, owner) = (escape(name.as_str()), escape(owner));
-            let host = metadata.host.as_deref().map_or("-".to_owned(), escape);
-            let pid = metadata.pid.map_or("-".to_owned(), |pid| pid.to_string());
-            let note = metadata.text.as_deref().map_or("-".to_owned(), escape);
-            text += &format!("{name} {owner} {token} {ttl} {ends} {since} {host} {pid} {note}\n");
+            let (name, owner, people) = (escape(name.as_str()), escape(owner), write_metadata(metadata));
+            text += &format!("lease {name} {owner} {token} {ttl} {ends} {since} {people}\n");
+        }
+        for (name, record) in &self.timers {
+            let TimerRecord { revision, base, schedule, next, last, claimed, claims } = record;
+            let (name, schedule) = (escape(name.as_str()), escape(schedule));
+            let next = next.as_ref().map_or("- - -".to_owned(), |NextSchedule { at, schedule }| {
+                format!("{} {} {}", at.n, at.at.as_nanos(), escape(schedule))
+            });
+            let (n, at) = (base.n, base.at.as_nanos());
+            text += &format!("timer {name} {revision} {n} {at} {schedule} {next} {last} {claimed}\n");
+            for Claim { tick, owner, token, ttl, ends, begun, attempts, since, metadata } in claims {
+                let (owner, people) = (escape(owner), write_metadata(metadata));
+                let (ttl, ends, since) = (ttl.as_nanos(), ends.as_nanos(), since.as_nanos());
+                text += &format!(
+                    "claim {name} {tick} {owner} {token} {ttl} {ends} {begun} {attempts} {since} {people}\n"
+                );
+            }
         }
         text
     }
@@ -182,27 +238,78 @@ impl Leases {
         let mut leases = Self { high_water: lines.next()?.parse().ok()?, ..Self::default() };
         for line in lines {
             let fields: Vec<&str> = line.split(' ').collect();
-            let [name, owner, token, ttl, ends, since, host, pid, note] = fields[..] else { return None };
-            let optional = |field: &str| match field {
-                "-" => Some(None),
-                text => unescape(text).map(|text| Some(text.into())),
-            };
-            let mut metadata = Metadata::new();
-            metadata.host = optional(host)?;
-            metadata.pid = if pid == "-" { None } else { Some(pid.parse().ok()?) };
-            metadata.text = optional(note)?;
-            let record = Record {
-                owner: unescape(owner)?,
-                token: token.parse().ok()?,
-                ttl: ttl.parse().ok()?,
-                ends: ends.parse().ok()?,
-                since: since.parse().ok()?,
-                metadata,
-            };
-            leases.held.insert(LeaseName::new(unescape(name)?).ok()?, record);
+            match fields[..] {
+                ["lease", name, owner, token, ttl, ends, since, host, pid, note] => {
+                    let record = Record {
+                        owner: unescape(owner)?,
+                        token: token.parse().ok()?,
+                        ttl: ttl.parse().ok()?,
+                        ends: ends.parse().ok()?,
+                        since: since.parse().ok()?,
+                        metadata: read_metadata(host, pid, note)?,
+                    };
+                    leases.held.insert(LeaseName::new(unescape(name)?).ok()?, record);
+                }
+                ["timer", name, revision, n, at, schedule, next_n, next_at, next_schedule, last, claimed] => {
+                    let record = TimerRecord {
+                        revision: revision.parse().ok()?,
+                        base: read_tick(n, at)?,
+                        schedule: unescape(schedule)?.into(),
+                        next: match next_n {
+                            "-" => None,
+                            n => Some(NextSchedule {
+                                at: read_tick(n, next_at)?,
+                                schedule: unescape(next_schedule)?.into(),
+                            }),
+                        },
+                        last: last.parse().ok()?,
+                        claimed: claimed.parse().ok()?,
+                        claims: Vec::new(),
+                    };
+                    leases.timers.insert(TimerName::new(unescape(name)?).ok()?, record);
+                }
+                ["claim", name, tick, owner, token, ttl, ends, begun, attempts, since, host, pid, note] => {
+                    let claim = Claim {
+                        tick: tick.parse().ok()?,
+                        owner: unescape(owner)?,
+                        token: Token::new(token.parse().ok()?),
+                        ttl: Duration::from_nanos(ttl.parse().ok()?),
+                        ends: Instant::from_nanos(ends.parse().ok()?),
+                        begun: begun.parse().ok()?,
+                        attempts: attempts.parse().ok()?,
+                        since: Timestamp::from_nanos(since.parse().ok()?),
+                        metadata: read_metadata(host, pid, note)?,
+                    };
+                    leases.timers.get_mut(&TimerName::new(unescape(name)?).ok()?)?.claims.push(claim);
+                }
+                _ => return None,
+            }
         }
         Some(leases)
     }
+}
+
+fn read_tick(n: &str, at: &str) -> Option<Tick> {
+    Some(Tick { n: n.parse().ok()?, at: Timestamp::from_nanos(at.parse().ok()?) })
+}
+
+fn write_metadata(metadata: &Metadata) -> String {
+    let host = metadata.host.as_deref().map_or("-".to_owned(), escape);
+    let pid = metadata.pid.map_or("-".to_owned(), |pid| pid.to_string());
+    let note = metadata.text.as_deref().map_or("-".to_owned(), escape);
+    format!("{host} {pid} {note}")
+}
+
+fn read_metadata(host: &str, pid: &str, note: &str) -> Option<Metadata> {
+    let optional = |field: &str| match field {
+        "-" => Some(None),
+        text => unescape(text).map(|text| Some(text.into())),
+    };
+    let mut metadata = Metadata::new();
+    metadata.host = optional(host)?;
+    metadata.pid = if pid == "-" { None } else { Some(pid.parse().ok()?) };
+    metadata.text = optional(note)?;
+    Some(metadata)
 }
 
 impl Record {

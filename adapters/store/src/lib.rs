@@ -1,6 +1,6 @@
 //! The contract between Tenure and its stores.
 //!
-//! A store keeps one record per lease that is held. The core decides when to ask it for what; an adapter
+//! A store keeps one record per lease that is held, one per timer, and the last runs of each job. The core decides when to ask it for what; an adapter
 //! carries that out. This page is what an adapter must keep for the whole to be safe. To write one, implement
 //! [`SimpleStore`] (there is a sketch at the trait, and a whole one in `examples/own_store.rs`), and hold it
 //! against the properties of the module `conformance` (feature `conformance`).
@@ -73,6 +73,65 @@
 //! they are not renewed, somewhat after the TTL that the waiter was told of, so that a dead process is skipped.
 //! No order among waiters is promised.
 //!
+//! # Timers
+//!
+//! A timer's record says from where ticks are counted, and by which schedule: [`TimerRecord`]. It has no end of its own;
+//! [`TimerAct::Forget`] removes it. What an operation makes of it is decided in one place, by [`TimerRecord::apply`]: an
+//! adapter loads the record, lets `apply` act on it, and saves it, as one atomic step ([`SimpleStore::timer`]; the store
+//! of the example does no more). It gives `apply` the [time of the store](StoreTime), read within that step, and a
+//! source of tokens. What [`Limits::check`] refuses never gets that far.
+//!
+//! - Ticks are on the store's *wall clock*, which may step; the core deals with that. A clock before 1970 or far in
+//!   the future is a time like any other.
+//! - Only a reader makes a record, with the last tick that it knows of. So the numbers of a timer that was forgotten, or
+//!   lost with its store, go on and don't begin anew. [`TimerAnswer::Gone`] sends the others back to reading.
+//! - A change names the revision that it is for; of several who want the same change one makes it. It is answered with
+//!   the record as it then is.
+//! - A record that can't be read, or is of a newer format, is an error that names the timer.
+//!
+//! # Claims
+//!
+//! A claim lets one instance run one tick. It is a lease in all that matters, and the same rules hold: owners are
+//! compared as whole texts, a confirmation and a renewal begin the TTL anew, a token is above those of all earlier
+//! claims of the timer, an expired claim is never revived by a renewal, nobody ends the claim of another. It goes by the
+//! clock of the leases. Where a store can prove that the owner of a lease has died it does the same for claims: it says so
+//! by a [`Claim::ends`] in the past.
+//!
+//! A tick is granted if it is above the last that was claimed; or if it was claimed, its claim is over, and fewer runs
+//! were begun than there may be. What was once promised, at most so many attempts, holds for those who come later with
+//! more. The answers are definite, but for [`TimerAnswer::Held`]: whoever gets that asks again once the remaining TTL is
+//! over. There are no hints about claims.
+//!
+//! A claim that was finished leaves nothing; there are at most 16 others
+//! ([`PeriodicOptions::MOST_RUNS`](core::PeriodicOptions::MOST_RUNS)). So a record has some 40 kB at the very most. A
+//! claim that can't be read, or is of a newer format, is held by somebody, never free.
+//!
+//! # Stores that can only compare and set
+//!
+//! A store that can't run [`TimerRecord::apply`] inside of its own transaction (a script on a server, a bucket of keys with
+//! revisions) does it in steps:
+//!
+//! 1. It reads the record, its revision, and the store's time, in one request or the time after the record.
+//! 2. It lets `apply` act on the record, at that time.
+//! 3. It writes the record back on the condition that the revision is the same; not if `apply` changed nothing.
+//!
+//! If the condition did not hold, nothing was done, and it begins again, as long as the request's `timeout` allows; then it
+//! is [`StoreError::transient`]. A write without an answer is [`StoreError::unknown`], and is not repeated. The operation
+//! counts as executed at the time that was read: nothing happened to the record since, and a TTL that begins a little
+//! early ends a little early, still later than what the owner relies on, which counts from when it asked.
+//!
+//! The token of a grant must be known to `apply`: a counter that is raised beforehand does (tokens may be left out). Where
+//! the token is the number of the write itself, it is not known until then. Such a store gives `apply`
+//! [`Token::ZERO`](core::Token::ZERO), puts the number of the write into the answer, and, whenever it reads a record, puts
+//! the number of the write that it read in the place of a zero: there is never more than one.
+//!
+//! # Records of jobs
+//!
+//! They are for people, and decide nothing. The first [`RunReport`] of a run makes its record, each one says that it
+//! lives, and the first with an outcome ends it: [`KeptRun`] does that. Reports are not operations of a batch; they may
+//! come twice, late, or not at all. The last hundred runs of a job are kept. A run without an outcome whose TTL is over is
+//! told as [`RunState::Abandoned`]; nobody has to come and write that down. A record that can't be read is left out.
+//!
 //! # Operators
 //!
 //! [`Eviction::Replace`] puts an owner in place that no process can have, for example `evicted`, which has no
@@ -87,20 +146,21 @@
 //!
 //! Any UTF-8 text of 1 to 255 bytes names a lease, and no two texts name the same one: no folding of case, no
 //! Unicode normalization, no trimming, no cutting; where a store forbids a character the name is encoded
-//! reversibly. Listing gives back the names as they were.
+//! reversibly. The same holds for timers and jobs, which have names of their own: a lease, a timer and a job of one name
+//! have nothing to do with each other. Listing gives back the names as they were.
 //!
 //! # Bounds
 //!
-//! A TTL outside of [`Limits`], metadata that is too long, a floor that is too high: all are refused as
-//! [`StoreError::rejected`] before anything is sent, with the lease, the value and the bound;
-//! [`Limits::check`] does it. A store never keeps a lease for another time than was asked for.
+//! A TTL outside of [`Limits`], metadata, a schedule or a text that is too long, a floor or the number of a tick that is
+//! too high: all are refused as [`StoreError::rejected`] before anything is sent, with the name, the value and the
+//! bound; [`Limits::check`], [`Limits::check_report`], [`check_floor`] and [`check_claim_floor`] do it. A store never keeps a lease for another time than was asked for.
 //!
 //! # Batches
 //!
-//! The driver hands over all operations of one turn at once, to [`Store::execute`]. Those on one lease are
-//! carried out in their order; one that fails or is malformed has no effect on the others; each outcome is
+//! The driver hands over all operations of one turn at once, to [`Store::execute`]. Those on one lease, and those on one
+//! timer, are carried out in their order; one that fails or is malformed has no effect on the others; each outcome is
 //! delivered as soon as it is known; what has no outcome when [`Replies`] is dropped is unknown. Every
-//! [`SimpleStore`] is a [`Store`] that runs the operations one by one, those on different leases side by side.
+//! [`SimpleStore`] is a [`Store`] that runs the operations one by one, those on different leases and timers side by side.
 //!
 //! # Connecting
 //!

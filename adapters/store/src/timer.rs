@@ -1,9 +1,7 @@
 //! Timers as a store keeps them: one bounded record each, and what every operation makes of it.
 //!
-//! An adapter loads the record, lets [`TimerRecord::apply`] act on it, and writes it back, all in one atomic step. Where
-//! a store can't run this code inside of its own transaction, it writes back on the condition that the record has not
-//! changed since it was loaded, and the store's time must have been read in between: then the operation counts as
-//! executed at that time.
+//! An adapter loads the record, lets [`TimerRecord::apply`] act on it, and writes it back, all in one atomic step. How
+//! a store does it that can only compare and set stands on the front page of the crate.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -73,16 +73,16 @@ pub type Hints = BoxStream<'static, Hint>;
 /// [`StoreError::unknown`]. A returned future is polled by whichever runtime the user has, and may be dropped.
 /// The whole contract is on [the front page of the crate](crate).
 ///
-/// A sketch, with a map for a store. What it leaves out: `list` and `evict`, what is kept with a record for
-/// people, and that there is more than one process.
+/// A sketch, with a map for a store. What it leaves out: `list` and `evict`, records of jobs, what is kept with a record
+/// for people, and that there is more than one process.
 ///
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::sync::{Mutex, PoisonError};
-/// use tenure_store::core::{Instant, LeaseName, Token};
+/// use tenure_store::core::{Instant, LeaseName, TimerName, Token};
 /// use tenure_store::{
 ///     Acquire, Acquired, Eviction, Holder, LeaseRecord, Release, Released, Renew, Renewed, SimpleStore,
-///     StoreError,
+///     StoreError, StoreTime, TimerAnswer, TimerRecord, TimerRequest, clock,
 /// };
 ///
 /// struct MapStore {
@@ -95,6 +95,7 @@ pub type Hints = BoxStream<'static, Hint>;
 /// struct Leases {
 ///     last_token: u64,
 ///     held: BTreeMap<LeaseName, Record>,
+///     timers: BTreeMap<TimerName, TimerRecord>,
 /// }
 ///
 /// struct Record {
@@ -126,9 +127,7 @@ pub type Hints = BoxStream<'static, Hint>;
 ///                 record.ends = ends;
 ///                 return Ok(Acquired::Granted(record.token));
 ///             }
-///             // A store that outlives its process would take care that this survives too.
-///             leases.last_token = leases.last_token.max(request.floor.get()) + 1;
-///             let token = Token::new(leases.last_token);
+///             let token = next_token(&mut leases.last_token, request.floor);
 ///             leases.held.insert(request.name, Record { owner, token, ends });
 ///             Ok(Acquired::Granted(token))
 ///         })
@@ -155,6 +154,19 @@ pub type Hints = BoxStream<'static, Hint>;
 ///         }))
 ///     }
 ///
+///     async fn timer(&self, request: TimerRequest) -> Result<TimerAnswer, StoreError> {
+///         self.limits().check_timer(&request)?;
+///         tenure_store::check_claim_floor(&request, Token::new(u64::MAX / 2))?;
+///         self.change(|leases, now| {
+///             let time = StoreTime { wall: clock::wall(), now };
+///             let mut record = leases.timers.remove(&request.name);
+///             let token = |floor| Ok(next_token(&mut leases.last_token, floor));
+///             let answer = TimerRecord::apply(&mut record, &request.act, time, token);
+///             leases.timers.extend(record.map(|record| (request.name, record)));
+///             answer
+///         })
+///     }
+///
 ///     async fn inspect(&self, name: LeaseName) -> Result<Option<LeaseRecord>, StoreError> {
 ///         Ok(self.change(|leases, now| {
 ///             let holder = leases.held.get(&name)?.holder(now);
@@ -168,7 +180,13 @@ pub type Hints = BoxStream<'static, Hint>;
 /// #   async fn evict(&self, _: LeaseName, _: Eviction) -> Result<Option<LeaseRecord>, StoreError> {
 /// #       Ok(None)
 /// #   }
-///     // list, evict
+///     // list, evict, timers
+/// }
+///
+/// /// A store that outlives its process would take care that this survives too.
+/// fn next_token(last: &mut u64, floor: Token) -> Token {
+///     *last = (*last).max(floor.get()) + 1;
+///     Token::new(*last)
 /// }
 ///
 /// impl Record {

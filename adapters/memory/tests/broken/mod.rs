@@ -1,5 +1,8 @@
 //! A store with one fault, of a kind that a store could have.
 
+mod jobs;
+mod timers;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +15,8 @@ use tenure_store::core::{
 };
 use tenure_store::{
     Acquire, Acquired, Answer, Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, Metadata, Operation,
-    Outcome, Release, Released, Renew, Renewed, Replies, RunRecord, RunReport, SimpleStore, Store,
-    StoreError, TimerEntry,
+    Outcome, Release, Released, Renew, Renewed, Replies, RunOutcome, RunRecord, RunReport, RunState,
+    SimpleStore, Store, StoreError, TimerEntry,
 };
 
 /// What is wrong with a store.
@@ -68,6 +71,49 @@ pub(crate) enum Fault {
     ReplacingDeletes,
     DeletingReplaces,
     EvictingCreates,
+    // Timers.
+    MakesATimerPerHandle,
+    MakesTimersAnew,
+    TellsTheTimeOfTheBase,
+    ChangesWhateverTheRevision,
+    StagesAtOnce,
+    StagesForLater,
+    LosesStaged,
+    LowersTheLastTick,
+    IgnoresTheLastTick,
+    MakesWhatIsChanged,
+    BeginsAtZero,
+    ForgetsNoTimers,
+    IgnoresRebases,
+    RebasesTwice,
+    NumbersFromTheAsker,
+    LosesClaimsInLists,
+    CutsSchedules,
+    ClampsTicks,
+    ForgetsAllOfThatName,
+    // Claims.
+    GrantsWhatIsTaken,
+    HoldsWhatIsTaken,
+    ClaimsWithANewToken,
+    RepeatsForEver,
+    NeverRepeats,
+    CountsWhatNeverBegan,
+    CountsNothing,
+    AllowsAllOverlaps,
+    SkipsAllOverlaps,
+    QueuesAllOverlaps,
+    RunsSkippedTicksLate,
+    AllowsMoreRuns,
+    // Records of jobs.
+    TellsNoOutcomes,
+    TellsNoEnds,
+    LastOutcomeCounts,
+    RecordsEveryReport,
+    RunsForEver,
+    KeepsFewRuns,
+    TellsTheOldestFirst,
+    ForgetsNoJobs,
+    ForgetsAllJobs,
     // Hints.
     SilentReleases,
     SilentGrants,
@@ -85,6 +131,8 @@ pub(crate) struct Broken {
     inner: MemoryStore,
     fault: Fault,
     memory: Arc<Memory>,
+    /// Which handle it is.
+    number: u64,
 }
 
 /// What the fault needs to remember, shared by all handles.
@@ -96,6 +144,12 @@ struct Memory {
     tokens: Mutex<BTreeMap<(LeaseName, Owner), Token>>,
     /// What each lease once was.
     records: Mutex<BTreeMap<LeaseName, LeaseRecord>>,
+    /// Who got each tick last.
+    claimants: Mutex<BTreeMap<(TimerName, u64), Owner>>,
+    /// The last outcome that was reported of each run.
+    outcomes: Mutex<BTreeMap<(JobName, String), RunOutcome>>,
+    handles: AtomicU64,
+    operations: AtomicU64,
     last_token: AtomicU64,
     /// How much lower the tokens are that are told.
     forgotten: AtomicU64,
@@ -104,11 +158,12 @@ struct Memory {
 
 impl Broken {
     pub(crate) fn new(inner: MemoryStore, fault: Fault) -> Self {
-        Self { inner, fault, memory: Arc::default() }
+        Self { inner, fault, memory: Arc::default(), number: 0 }
     }
 
     pub(crate) fn handle(&self) -> Self {
-        Self { inner: self.inner.handle(), fault: self.fault, memory: self.memory.clone() }
+        let number = self.memory.handles.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { inner: self.inner.handle(), fault: self.fault, memory: self.memory.clone(), number }
     }
 
     /// After a restart on the same data; `empty` is where it would find none.
@@ -117,7 +172,7 @@ impl Broken {
             self.forget_tokens();
         }
         let inner = if self.fault == Fault::ForgetsLeasesOnReopening { empty } else { self.inner.handle() };
-        Self { inner, fault: self.fault, memory: self.memory }
+        Self { inner, fault: self.fault, memory: self.memory, number: self.number }
     }
 
     fn forget_tokens(&self) {
@@ -133,16 +188,24 @@ impl Broken {
     }
 
     fn name(&self, name: LeaseName) -> LeaseName {
-        let text = name.as_str();
-        let other = match self.fault {
-            Fault::FoldsCase => text.to_lowercase(),
-            Fault::TrimsNames => text.trim().to_owned(),
+        self.other_text(name.as_str()).and_then(|text| LeaseName::new(text).ok()).unwrap_or(name)
+    }
+
+    /// What becomes of a name.
+    fn other_text(&self, text: &str) -> Option<String> {
+        match self.fault {
+            Fault::FoldsCase => Some(text.to_lowercase()),
+            Fault::TrimsNames => Some(text.trim().to_owned()),
             Fault::CutsNames => {
-                text.char_indices().filter(|(at, c)| at + c.len_utf8() <= 200).map(|(_, c)| c).collect()
+                Some(text.char_indices().filter(|(at, c)| at + c.len_utf8() <= 200).map(|(_, c)| c).collect())
             }
-            _ => return name,
-        };
-        LeaseName::new(other).unwrap_or(name)
+            Fault::MakesATimerPerHandle => Some(format!("{text} of {}", self.number)),
+            _ => None,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.memory.operations.fetch_add(1, Ordering::Relaxed)
     }
 
     fn owner(&self, owner: Owner) -> Owner {
@@ -190,7 +253,7 @@ impl Broken {
                 request.token = request.token.map(|token| self.kept(token));
                 self.release(request).await.map(Answer::Release)
             }
-            Operation::Timer(request) => SimpleStore::timer(&self.inner, request).await.map(Answer::Timer),
+            Operation::Timer(request) => self.timer(request).await.map(Answer::Timer),
         }
     }
 
@@ -435,23 +498,47 @@ impl Store for Broken {
     }
 
     async fn timers(&self, after: Option<TimerName>, most: usize) -> Result<Vec<TimerEntry>, StoreError> {
-        SimpleStore::timers(&self.inner, after, most).await
+        let after = after.filter(|_| self.fault != Fault::IgnoresAfter);
+        let most = if self.fault == Fault::IgnoresMost { usize::MAX } else { most };
+        let mut timers = SimpleStore::timers(&self.inner, after, most).await?;
+        if self.fault == Fault::LosesClaimsInLists {
+            timers.iter_mut().for_each(|timer| timer.record.claims.clear());
+        }
+        Ok(timers)
     }
 
     async fn report(&self, report: RunReport) -> Result<(), StoreError> {
-        SimpleStore::report(&self.inner, report).await
+        self.record_run(report).await
     }
 
     async fn jobs(&self, after: Option<JobName>, most: usize) -> Result<Vec<JobRecord>, StoreError> {
-        SimpleStore::jobs(&self.inner, after, most).await
+        let after = after.filter(|_| self.fault != Fault::IgnoresAfter);
+        let most = if self.fault == Fault::IgnoresMost { usize::MAX } else { most };
+        let mut jobs = SimpleStore::jobs(&self.inner, after, most).await?;
+        for job in &mut jobs {
+            let runs = self.seen_runs(&job.name).await?;
+            job.latest = runs[0].clone();
+            job.running = runs.iter().filter(|run| run.state == RunState::Running).count();
+        }
+        Ok(jobs)
     }
 
     async fn runs(&self, job: JobName) -> Result<Vec<RunRecord>, StoreError> {
-        SimpleStore::runs(&self.inner, job).await
+        self.seen_runs(&job).await
     }
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
-        SimpleStore::forget_job(&self.inner, job).await
+        match self.fault {
+            Fault::ForgetsNoJobs => Ok(!SimpleStore::runs(&self.inner, job).await?.is_empty()),
+            Fault::ForgetsAllJobs => {
+                let forgotten = SimpleStore::forget_job(&self.inner, job).await?;
+                for other in SimpleStore::jobs(&self.inner, None, usize::MAX).await? {
+                    SimpleStore::forget_job(&self.inner, other.name).await?;
+                }
+                Ok(forgotten)
+            }
+            _ => SimpleStore::forget_job(&self.inner, job).await,
+        }
     }
 
     async fn close(&self) {

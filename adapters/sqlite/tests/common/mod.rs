@@ -8,10 +8,13 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::future::{Either, select};
 use tenure_sqlite::SqliteStore;
-use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token};
+use tenure_store::core::{
+    Acquisition, ClaimEnd, Identity, Incarnation, JobName, LeaseName, Overlap, Owner, TimerName, TimerView,
+    Token,
+};
 use tenure_store::{
     Acquire, Acquired, Answer, Holder, Metadata, Operation, Outcome, Release, Released, Renew, Renewed,
-    Replies, Store, StoreError,
+    Replies, RunRecord, RunReport, Store, StoreError, TickClaim, TimerAct, TimerAnswer, TimerRequest,
 };
 
 /// Long enough for a machine under load; nothing waits this long when all is well.
@@ -120,6 +123,68 @@ pub(crate) fn release(
         Answer::Release(released) => Ok(released),
         other => panic!("{other:?}"),
     }
+}
+
+pub(crate) fn timer_name(text: &str) -> TimerName {
+    TimerName::new(text).unwrap()
+}
+
+pub(crate) fn timer(store: &SqliteStore, name: &str, act: TimerAct) -> Result<TimerAnswer, StoreError> {
+    let request = TimerRequest { name: timer_name(name), act, timeout: LIMIT };
+    match execute(store, vec![Operation::Timer(request)]).remove(0)? {
+        Answer::Timer(answer) => Ok(answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) const READ: &str = "every 3600s";
+
+pub(crate) fn read_timer(store: &SqliteStore, name: &str) -> TimerView {
+    match timer(store, name, TimerAct::Read { schedule: READ.into(), last: None }) {
+        Ok(TimerAnswer::Read { view, .. }) => view,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// Claims a tick of which two runs may be begun.
+pub(crate) fn claim(store: &SqliteStore, name: &str, tick: u64, owner: Owner, ttl: Duration) -> TimerAnswer {
+    let (overlap, metadata) = (Overlap::Skip, Metadata::new());
+    let claim = TickClaim { tick, owner, ttl, floor: Token::ZERO, attempts: 2, overlap, metadata };
+    timer(store, name, TimerAct::Claim(claim)).unwrap()
+}
+
+pub(crate) fn claimed(store: &SqliteStore, name: &str, tick: u64, owner: Owner, ttl: Duration) -> Token {
+    match claim(store, name, tick, owner, ttl) {
+        TimerAnswer::Granted(token) => token,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+pub(crate) fn renew_claim(
+    store: &SqliteStore,
+    name: &str,
+    tick: u64,
+    owner: Owner,
+    token: Token,
+) -> TimerAnswer {
+    timer(store, name, TimerAct::Renew { tick, owner, token, ttl: LIMIT }).unwrap()
+}
+
+pub(crate) fn finish(store: &SqliteStore, name: &str, tick: u64, owner: Owner, end: ClaimEnd) -> TimerAnswer {
+    timer(store, name, TimerAct::Finish { tick, owner, token: None, end }).unwrap()
+}
+
+pub(crate) fn job_name(text: &str) -> JobName {
+    JobName::new(text).unwrap()
+}
+
+pub(crate) fn report(store: &SqliteStore, job: &str, owner: &Owner, ttl: Duration) {
+    let report = RunReport::new(job_name(job), owner.to_string(), ttl, LIMIT);
+    block_on(store.report(report)).unwrap();
+}
+
+pub(crate) fn runs(store: &SqliteStore, job: &str) -> Vec<RunRecord> {
+    block_on(store.runs(job_name(job))).unwrap()
 }
 
 /// Waits for something, but not for ever.

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{Token, Wake};
-use tenure_store::{Acquired, Hint, Renewed, Store};
+use tenure_store::{Acquired, Hint, Renewed, Store, TimerAnswer};
 
 use crate::common::*;
 
@@ -149,6 +149,17 @@ fn the_other_process() {
             }
             ["release", lease] => {
                 println!("> {:?}", release(&store, lease, owner(number, 0), None).unwrap());
+            }
+            ["claim", timer, tick, ttl] => {
+                read_timer(&store, timer);
+                match claim(&store, timer, tick.parse().unwrap(), owner(number, 0), millis(ttl)) {
+                    TimerAnswer::Granted(token) => println!("> granted {token}"),
+                    other => println!("> {other:?}"),
+                }
+            }
+            ["report", job] => {
+                report(&store, job, &owner(number, 0), TTL);
+                println!("> reported");
             }
             ["watch", lease] => {
                 let mut hints = store.hints().unwrap();

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// No request of a property is in a hurry.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much longer than expected something may take before the store fails the property: machines that run
 /// tests are slow at times, and no property asks for speed.

@@ -30,6 +30,10 @@
 //!
 //! tenure_store::conformance!(MyHarness, ignore: {
 //!     reopening_keeps_what_is_held: "this store keeps nothing over a restart",
+//!     reopening_keeps_timers: "this store keeps nothing over a restart",
+//!     reopening_keeps_claims: "this store keeps nothing over a restart",
+//!     reopening_keeps_the_records_of_jobs: "this store keeps nothing over a restart",
+//!     a_timer_is_based_anew_when_the_wall_clock_was_set_back: "the machine's clock can't be set",
 //! });
 //! ```
 //!
@@ -41,7 +45,10 @@
 //! | left out if | properties |
 //! |---|---|
 //! | the store has no hints | all from `a_release_reaches_a_watching_handle` on |
-//! | it keeps nothing over a restart | `reopening_keeps_what_is_held` |
+//! | it keeps nothing over a restart | all that begin with `reopening_keeps` |
+//! | its wall clock can't be set by a test ([`Harness::set_wall`]) | `a_timer_is_based_anew_when_the_wall_clock_was_set_back` |
+//! | it has no timers | those in the blocks `timers` and `claims` of the source, and those of `bounds` and `names` that speak of timers |
+//! | it keeps no records of jobs | those in the block `jobs`, and those of `bounds` and `names` that speak of jobs or runs |
 //! | its tokens are given by the server | `tokens_lie_above_the_floor` |
 //!
 //! Properties that wait for a TTL to run out take [`Harness::TTL`]; all others use a TTL of a minute, and
@@ -50,13 +57,17 @@
 mod batches;
 mod bounds;
 mod candidate;
+mod claimant;
+mod claims;
 mod eviction;
 mod exclusion;
 mod expiry;
 mod extension;
 mod harness;
+mod jobs;
 mod looking;
 mod names;
+mod timers;
 mod tokens;
 mod waiting;
 
@@ -139,11 +150,17 @@ properties! { $
     names {
         any_name_works_and_stays_distinct
         names_come_back_unchanged
+        any_name_is_that_of_a_timer
+        any_name_is_that_of_a_job
+        a_lease_and_a_timer_of_one_name_are_distinct
+        a_timer_and_a_job_of_one_name_are_distinct
     }
     bounds {
         a_ttl_out_of_bounds_is_refused
         a_ttl_at_the_bounds_is_accepted
         metadata_that_is_too_long_is_refused
+        what_a_timer_can_not_keep_is_refused
+        a_text_of_a_run_that_is_too_long_is_refused
     }
     looking {
         inspect_tells_who_holds
@@ -154,6 +171,43 @@ properties! { $
         a_replaced_owner_is_refused_and_the_lease_stays_closed
         a_deleted_lease_is_free_at_once
         evicting_nobody_changes_nothing
+    }
+    timers {
+        all_handles_find_the_timer_that_the_first_reader_made
+        many_readers_at_once_make_one_timer
+        reopening_keeps_timers
+        reading_tells_the_stores_wall_clock
+        a_change_of_a_stale_revision_changes_nothing
+        a_staged_schedule_takes_effect_at_its_tick
+        the_last_tick_only_rises
+        a_forgotten_timer_goes_on_from_the_number_of_its_reader
+        a_timer_is_based_anew_when_the_wall_clock_was_set_back
+        operations_on_one_timer_keep_their_order
+        timers_are_listed_page_by_page
+    }
+    claims {
+        one_claimant_in_fifty_gets_a_tick
+        a_claim_is_idempotent_per_owner
+        a_lower_tick_is_never_granted
+        a_claim_that_ran_out_is_granted_again_while_attempts_are_left
+        no_claim_passes_on_before_its_ttl_is_over
+        a_claim_is_renewed_and_ended_by_its_owner_alone
+        a_late_end_never_ends_the_claim_of_another
+        a_tick_that_was_never_begun_is_granted_again
+        overlapping_ticks_are_skipped_or_wait_or_run
+        tokens_of_claims_rise
+        reopening_keeps_claims
+        only_so_many_runs_go_on_side_by_side
+    }
+    jobs {
+        a_run_is_recorded_from_its_first_report_to_its_outcome
+        the_first_outcome_of_a_run_counts
+        reports_that_are_repeated_make_one_run
+        a_run_without_a_sign_of_life_is_abandoned
+        the_latest_hundred_runs_of_a_job_are_kept
+        jobs_are_listed_page_by_page
+        a_forgotten_job_is_gone
+        reopening_keeps_the_records_of_jobs
     }
     waiting {
         a_release_reaches_a_watching_handle

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use tenure_core::LeaseName;
+use tenure_core::{JobName, LeaseName, TimerName};
 
 use super::Harness;
 use super::candidate::{Candidate, granted, held, lease, long_ttl, run_batch};
-use crate::Store;
+use super::claimant::{Claimant, ask, read, request, timer};
+use super::jobs::{job, runs, to_report};
+use crate::{Renewed, Store, TimerAct, TimerAnswer};
 
 /// Texts that some store, or some way of writing a name into a key, treats in a special way.
 #[rustfmt::skip]
@@ -75,5 +77,74 @@ pub fn names_come_back_unchanged<H: Harness>(h: &H) {
         let listed = store.list(None, names.len() + 1).await.expect("listing works");
         let listed: Vec<LeaseName> = listed.into_iter().map(|record| record.name).collect();
         assert_eq!(listed, names);
+    });
+}
+
+/// Any text of 1 to 255 bytes names a timer; no two texts name the same one, and they come back unchanged.
+pub fn any_name_is_that_of_a_timer<H: Harness>(h: &H) {
+    h.block_on(async {
+        let store = h.fresh().await;
+        let names = names();
+        for (name, n) in names.iter().zip(0..) {
+            let (view, _) = read(&store, &timer(name.as_str()), Some(n)).await;
+            assert_eq!((view.base.n, view.last), (n, n), "{name:?} is new");
+        }
+        let timers = store.timers(None, names.len() + 1).await.expect("listing works");
+        let listed: Vec<TimerName> = timers.into_iter().map(|timer| timer.name).collect();
+        assert_eq!(listed, names.iter().map(|name| timer(name.as_str())).collect::<Vec<_>>());
+    });
+}
+
+/// Any text of 1 to 255 bytes names a job; no two texts name the same one, and they come back unchanged.
+pub fn any_name_is_that_of_a_job<H: Harness>(h: &H) {
+    h.block_on(async {
+        let store = h.fresh().await;
+        let names = names();
+        for (name, run) in names.iter().zip(0..) {
+            let report = to_report(&job(name.as_str()), run, long_ttl(&store));
+            assert_eq!(store.report(report).await, Ok(()), "{name:?} is a name");
+        }
+        let jobs = store.jobs(None, names.len() + 1).await.expect("listing works");
+        assert!(jobs.iter().all(|job| job.kept == 1), "each has its own run");
+        let listed: Vec<JobName> = jobs.into_iter().map(|job| job.name).collect();
+        assert_eq!(listed, names.iter().map(|name| job(name.as_str())).collect::<Vec<_>>());
+    });
+}
+
+/// What is done with a lease does nothing to a timer of its name, and the other way round.
+pub fn a_lease_and_a_timer_of_one_name_are_distinct<H: Harness>(h: &H) {
+    h.block_on(async {
+        let store = h.fresh().await;
+        let (lease, timer) = (lease("same"), timer("same"));
+        let holder = Candidate::new(&lease, 1, 0, long_ttl(&store));
+        let token = holder.gets(&store).await;
+        assert_eq!(store.timers(None, 10).await, Ok(Vec::new()));
+        read(&store, &timer, None).await;
+        let claimant = Claimant::new(&timer, 2, long_ttl(&store));
+        let claimed = claimant.gets(&store, 1).await;
+        assert_eq!(holder.renews(&store, token).await, Renewed::Renewed);
+        holder.gives_back(&store, token).await;
+        assert_eq!(claimant.renews(&store, 1, claimed).await, TimerAnswer::Renewed);
+        let token = holder.gets(&store).await;
+        assert_eq!(ask(&store, request(&timer, TimerAct::Forget)).await, TimerAnswer::Removed);
+        assert_eq!(holder.renews(&store, token).await, Renewed::Renewed);
+    });
+}
+
+/// What is done with a timer does nothing to a job of its name, and the other way round.
+pub fn a_timer_and_a_job_of_one_name_are_distinct<H: Harness>(h: &H) {
+    h.block_on(async {
+        let store = h.fresh().await;
+        let (timer, job) = (timer("same"), job("same"));
+        read(&store, &timer, None).await;
+        let claimant = Claimant::new(&timer, 1, long_ttl(&store));
+        let claimed = claimant.gets(&store, 1).await;
+        assert_eq!(runs(&store, &job).await, []);
+        assert_eq!(store.report(to_report(&job, 1, long_ttl(&store))).await, Ok(()));
+        assert_eq!(store.forget_job(job.clone()).await, Ok(true));
+        assert_eq!(claimant.renews(&store, 1, claimed).await, TimerAnswer::Renewed);
+        assert_eq!(store.report(to_report(&job, 1, long_ttl(&store))).await, Ok(()));
+        assert_eq!(ask(&store, request(&timer, TimerAct::Forget)).await, TimerAnswer::Removed);
+        assert_eq!(runs(&store, &job).await.len(), 1);
     });
 }
