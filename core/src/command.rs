@@ -9,6 +9,7 @@ use crate::periodic::Overlap;
 use crate::schedule::AnySchedule;
 use crate::time::{Instant, Timestamp};
 use crate::timer::{TimerChange, TimerView};
+use crate::timing::ConfigError;
 
 /// What a machine says next. Ask with `poll` until the answer is [`Output::Wait`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -431,6 +432,9 @@ pub enum Misuse {
     /// The lease of a periodic job lets one run at a time: [`Overlap::Allow`] contradicts it.
     #[error("runs under one lease can't overlap: allow it, or take the lease away")]
     OverlapUnderLease,
+    /// A setting breaks a rule.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// No command with this id was ever emitted by this node.
     #[error("command {0} was never emitted by this node")]
     UnknownCommand(CommandId),

@@ -306,7 +306,7 @@ impl<J: Jitter> Lease<J> {
     }
 
     /// Whether it wants a lease and has none.
-    fn is_candidate(&self) -> bool {
+    pub(crate) fn is_candidate(&self) -> bool {
         match &self.state {
             State::Idle(_) | State::Acquiring(_) | State::Waiting(_) => true,
             State::Releasing(releasing) => matches!(releasing.then, Then::Resume { .. }),

@@ -67,8 +67,9 @@ pub trait Visitor {
     fn reading(&mut self, at: &mut Timestamp, emitted: &mut Instant, received: &mut Instant);
     /// What the store's clock said, in an answer that is under way.
     fn store_time(&mut self, at: &mut Timestamp);
-    /// How late a tick was when it was delivered. It decides nothing once the run's candidacy was entered.
-    fn late(&mut self, late: &mut Duration);
+    /// How late a tick was when it was delivered, and how many were missed before it. Neither decides anything once the
+    /// run's candidacy was entered; before that the lateness counts where there is a limit.
+    fn late(&mut self, late: &mut Duration, missed: &mut u64);
     /// Who the process is.
     fn identity(&mut self, identity: &mut Identity);
     /// Whether this command may still be answered. If not, the machine forgets it: what nobody answers only takes up
@@ -130,11 +131,11 @@ impl PeriodicKey {
 }
 
 impl DueTick {
-    /// Shows the tick, and how late it was.
+    /// Shows the tick, how late it was, and how many were missed before it.
     pub fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { tick, late, missed: _, catching_up: _ } = self;
+        let Self { tick, late, missed, catching_up: _ } = self;
         visitor.tick(tick);
-        visitor.late(late);
+        visitor.late(late, missed);
     }
 }
 

@@ -106,8 +106,17 @@ pub(crate) struct Run {
     pub(crate) watched: bool,
     /// What became of it.
     pub(crate) end: ClaimEnd,
-    /// Why it was not claimed.
-    pub(crate) refused: Option<TickMiss>,
+    /// Why it was not claimed, if that is known.
+    pub(crate) refused: Option<Refused>,
+}
+
+/// Why a tick was not claimed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Refused {
+    /// Another has it, or nobody here wants it any more.
+    NotOurs,
+    /// It is not run, as far as is known.
+    Missed(TickMiss),
 }
 
 /// Options take no part in it: they don't change.
@@ -162,14 +171,30 @@ impl Periodic {
         !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !working)
     }
 
-    /// The candidates that a new tick takes the place of, unless they wait for an answer of which the node knows.
+    /// Whether a candidate that waits makes room for the tick that waits behind it.
     pub(crate) fn gives_way(&self) -> bool {
         self.options.timer.missed == Missed::Skip
     }
 
-    /// Whether a candidate that was told to wait stays, though a later tick is due.
+    /// Whether ticks that another has claimed are watched until they are finished.
     pub(crate) fn watches(&self) -> bool {
         self.options.attempts > 1
+    }
+
+    /// Whether the claim of this tick, if it is told to wait, waits for the end of another attempt at the same tick,
+    /// not for that of another tick.
+    pub(crate) fn waits_for_its_own(&self, due: &DueTick) -> bool {
+        self.watches() && self.overlap(due) == Overlap::Skip
+    }
+
+    /// A run has started; returns the ticks that are skipped for that.
+    pub(crate) fn started(&mut self) -> Vec<Notice> {
+        let (skipped, kept) = core::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|(due, _)| self.overlap(due) == Overlap::Skip);
+        self.pending = kept;
+        let skipped: VecDeque<(DueTick, Instant)> = skipped;
+        skipped.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Overlap)).collect()
     }
 
     /// The tick to be claimed next, as late as it is by now.
@@ -206,16 +231,36 @@ impl Periodic {
         }
     }
 
-    /// Why a tick is not run here, if nobody else is known to have it.
-    pub(crate) fn miss(&self, why: AcquireFailure) -> Option<TickMiss> {
+    /// What it means for a run that its candidacy has failed.
+    pub(crate) fn refused(&self, run: &Run, why: AcquireFailure) -> Refused {
+        let of_lease = self.options.lease.is_some() && run.claim.is_none();
         match why {
-            AcquireFailure::TickTaken | AcquireFailure::GivenUp | AcquireFailure::ShuttingDown => None,
-            AcquireFailure::TickOverlaps => Some(TickMiss::Overlap),
-            AcquireFailure::Busy if self.options.lease.is_some() => Some(TickMiss::Overlap),
-            AcquireFailure::Busy | AcquireFailure::Unreachable | AcquireFailure::GrantedTooLate => {
-                Some(TickMiss::TooLate)
+            AcquireFailure::TickTaken | AcquireFailure::GivenUp | AcquireFailure::ShuttingDown => {
+                Refused::NotOurs
             }
-            AcquireFailure::Refused | AcquireFailure::StoreRegressed { .. } => Some(TickMiss::Refused),
+            AcquireFailure::TickOverlaps => Refused::Missed(TickMiss::Overlap),
+            AcquireFailure::Busy if of_lease => Refused::Missed(TickMiss::Overlap),
+            // Its run goes on elsewhere.
+            AcquireFailure::Busy if run.watched || self.waits_for_its_own(&run.due) => Refused::NotOurs,
+            AcquireFailure::Busy | AcquireFailure::Unreachable | AcquireFailure::GrantedTooLate => {
+                Refused::Missed(TickMiss::TooLate)
+            }
+            AcquireFailure::Refused | AcquireFailure::StoreRegressed { .. } => {
+                Refused::Missed(TickMiss::Refused)
+            }
+        }
+    }
+
+    /// What is to be told of a run that is over, if its tick was not run.
+    pub(crate) fn missed(&self, run: &Run) -> Option<Notice> {
+        if run.end != ClaimEnd::NotStarted || self.ending.is_some() {
+            return None;
+        }
+        match run.refused {
+            Some(Refused::NotOurs) => None,
+            Some(Refused::Missed(why)) => Some(self.skipped(run.due.tick.n, why)),
+            // It was granted, and its time was over before it could start.
+            None => Some(self.skipped(run.due.tick.n, TickMiss::TooLate)),
         }
     }
 

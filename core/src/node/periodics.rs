@@ -8,7 +8,7 @@ use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, Phase};
 use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
-use crate::periodic::{Overlap, Periodic, PeriodicOptions, Run};
+use crate::periodic::{Overlap, Periodic, PeriodicOptions, Refused, Run};
 use crate::time::Instant;
 use crate::timer::{DueTick, TickMiss, TimerEnd};
 use crate::worker::{Restart, RestartPolicy, Worker, WorkerOptions};
@@ -34,7 +34,7 @@ impl<J: Jitter> Node<J> {
     ///
     /// # Errors
     /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::OverlapUnderLease`] if runs under one lease are to
-    /// overlap.
+    /// overlap; [`Misuse::Config`] if a setting of the timer breaks a rule.
     pub fn start_periodic(
         &mut self,
         now: Instant,
@@ -47,6 +47,7 @@ impl<J: Jitter> Node<J> {
         if options.lease.is_some() && options.overlap == Overlap::Allow {
             return Err(Misuse::OverlapUnderLease);
         }
+        options.timer.check()?;
         self.clamp(now);
         let key = PeriodicKey(self.next_machine());
         let timer = self.enter_timer(name.clone(), options.timer.clone(), Some(key));
@@ -120,47 +121,72 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.periodics.get_mut(&key) else { return };
         let dropped = entry.periodic.ticked(self.now, due);
         self.output.extend(dropped.into_iter().map(Output::Notice));
+        self.go_on(key);
+    }
+
+    /// Claims what may be claimed now. A candidate that waits in vain makes room for it.
+    fn go_on(&mut self, key: PeriodicKey) {
+        let Some(entry) = self.periodics.get(&key) else { return };
         if entry.periodic.gives_way() && entry.periodic.may_claim() {
             self.give_way(key);
         }
         self.claim_next(key);
     }
 
-    /// Candidates that still don't know whether they have their tick make room for a later one.
+    /// How far the candidacy of a run has come that is not started.
+    fn candidacy(&self, run: &Run) -> Option<Phase> {
+        let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
+        candidate.filter(|_| !run.started).map(|candidate| candidate.lease.phase())
+    }
+
+    /// Whether this run waits to see what becomes of another attempt at its tick.
+    fn watches(&self, entry: &PeriodicEntry, run: &Run) -> bool {
+        let claims = run.claim.is_some() || entry.periodic.options.lease.is_none();
+        let waits = self.candidacy(run) == Some(Phase::Waiting(AcquireFailure::Busy));
+        !run.started && (run.watched || claims && waits && entry.periodic.waits_for_its_own(&run.due))
+    }
+
+    /// Candidates that wait, and don't watch, make room for a later one. A request that is under way is not given up:
+    /// else a store that is slower than the timer would never let any tick be run.
     fn give_way(&mut self, key: PeriodicKey) {
         let Some(entry) = self.periodics.get(&key) else { return };
-        let stays = entry.periodic.watches();
-        let waiting = |run: &Run| {
-            let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
-            let phase = candidate.map(|candidate| candidate.lease.phase());
-            phase == Some(Phase::Waiting(AcquireFailure::Busy))
+        let gives_way = |run: &Run| {
+            let waits = matches!(self.candidacy(run), Some(Phase::Idle | Phase::Waiting(_)));
+            waits && !self.watches(entry, run)
         };
-        let gives_way = |run: &Run| !run.started && !(stays && (run.watched || waiting(run)));
         let runs = entry.periodic.runs.iter().filter(|(_, run)| gives_way(run));
-        let superseded: Vec<_> = runs.map(|(worker, run)| (*worker, run.due.tick.n)).collect();
-        for (worker, _) in superseded {
+        let superseded: Vec<_> = runs.map(|(worker, _)| *worker).collect();
+        for worker in superseded {
             if let Some(run) = self.run_mut(worker) {
-                run.refused = Some(TickMiss::Superseded);
+                run.refused = Some(Refused::Missed(TickMiss::Superseded));
             }
             let _known = self.drain_worker(self.now, worker);
         }
     }
 
-    /// Claims what may be claimed now.
+    /// Claims what may be claimed now: one tick after the other, unless their runs may overlap.
     fn claim_next(&mut self, key: PeriodicKey) {
         loop {
-            let Some(entry) = self.periodics.get_mut(&key) else { return };
-            let undecided = |run: &Run| {
-                let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
-                let phase = candidate.map(|candidate| candidate.lease.phase());
-                !run.started && !run.watched && phase != Some(Phase::Waiting(AcquireFailure::Busy))
-            };
-            let decides = entry.periodic.runs.values().any(undecided);
-            if !entry.periodic.may_claim() || (decides && entry.periodic.options.overlap != Overlap::Allow) {
+            let Some(entry) = self.periodics.get(&key) else { return };
+            let undecided = |run: &Run| !run.started && !self.watches(entry, run);
+            let alone = entry.periodic.options.overlap != Overlap::Allow;
+            if !entry.periodic.may_claim() || (alone && entry.periodic.runs.values().any(undecided)) {
                 return;
             }
+            let Some(entry) = self.periodics.get_mut(&key) else { return };
             let Some(due) = entry.periodic.next(self.now) else { return };
             self.begin_run(key, due, false);
+        }
+    }
+
+    /// A candidacy of a run may have come to wait: what is pending behind it may not have to.
+    pub(super) fn settle_run(&mut self, key: LeaseKey) {
+        let Some(entry) = self.leases.get(&key) else { return };
+        if let (Phase::Waiting(_), Some(worker)) = (entry.lease.phase(), entry.worker)
+            && let Some(periodic) = self.workers.get(&worker).and_then(|entry| entry.run())
+            && self.run_mut(worker).is_some()
+        {
+            self.go_on(periodic);
         }
     }
 
@@ -272,6 +298,14 @@ impl<J: Jitter> Node<J> {
         }
     }
 
+    /// Whether this is the claim beside the lease of a run.
+    pub(super) fn is_beside(&self, lease: LeaseKey) -> bool {
+        let worker = self.leases.get(&lease).and_then(|entry| entry.worker);
+        let entry = worker.and_then(|worker| Some((worker, self.workers.get(&worker)?.run()?)));
+        let run = entry.and_then(|(worker, job)| self.periodics.get(&job)?.periodic.runs.get(&worker));
+        run.is_some_and(|run| run.claim == Some(lease))
+    }
+
     fn run_mut(&mut self, worker: WorkerKey) -> Option<&mut Run> {
         let periodic = self.workers.get(&worker)?.run()?;
         self.periodics.get_mut(&periodic)?.periodic.runs.get_mut(&worker)
@@ -287,11 +321,12 @@ impl<J: Jitter> Node<J> {
         match &output {
             Output::Notice(Notice::Acquired { lease: acquired, token, .. }) => {
                 let token = *token;
+                let job = self.periodics.get_mut(&periodic)?;
                 if Some(*acquired) == claim {
+                    job.periodic.floor = job.periodic.floor.max(token);
                     self.claimed(worker, lease);
                     return None;
                 }
-                let job = self.periodics.get_mut(&periodic)?;
                 if job.periodic.options.lease.is_some() {
                     // The run starts once the tick is claimed, too.
                     let mut options = job.periodic.options.run.clone();
@@ -306,12 +341,11 @@ impl<J: Jitter> Node<J> {
                 job.periodic.floor = job.periodic.floor.max(token);
             }
             Output::Notice(Notice::Failed { why, .. }) => {
-                let why = *why;
-                let miss = self.periodics.get(&periodic).and_then(|entry| entry.periodic.miss(why));
-                let claims = claim.is_some();
-                let run = self.run_mut(worker)?;
-                run.refused = run.refused.or(miss);
-                if claims {
+                let job = self.periodics.get_mut(&periodic)?;
+                let run = job.periodic.runs.get(&worker)?;
+                let refused = job.periodic.refused(run, *why);
+                job.periodic.runs.get_mut(&worker)?.refused.get_or_insert(refused);
+                if claim.is_some() {
                     // The tick is not to be had: the lease goes back.
                     self.work_ended(lease, Exit::NotStarted);
                     return None;
@@ -338,10 +372,27 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Whether a worker's start has left, or what became of it.
+    /// Whether a run may start: its claim may have been granted because that of a run before it is over at the store,
+    /// while its work has still to end here. Workers of other kinds may.
+    pub(super) fn may_run(&mut self, worker: WorkerKey) -> bool {
+        let job = self.workers.get(&worker).and_then(|entry| entry.run());
+        let Some(entry) = job.and_then(|job| self.periodics.get_mut(&job)) else { return true };
+        let others = entry.periodic.runs.values().any(|run| run.started);
+        let may = !others || entry.periodic.options.overlap == Overlap::Allow;
+        if !may && let Some(run) = entry.periodic.runs.get_mut(&worker) {
+            run.refused = Some(Refused::Missed(TickMiss::Overlap));
+        }
+        may
+    }
+
+    /// A worker's start has left.
     pub(super) fn run_started(&mut self, worker: WorkerKey) {
-        let Some(run) = self.run_mut(worker) else { return };
+        let Some(periodic) = self.workers.get(&worker).and_then(|entry| entry.run()) else { return };
+        let Some(entry) = self.periodics.get_mut(&periodic) else { return };
+        let Some(run) = entry.periodic.runs.get_mut(&worker) else { return };
         run.started = true;
+        let skipped = entry.periodic.started();
+        self.output.extend(skipped.into_iter().map(Output::Notice));
     }
 
     /// How the tick's claim is to be ended.
@@ -366,20 +417,14 @@ impl<J: Jitter> Node<J> {
     pub(super) fn run_over(&mut self, periodic: PeriodicKey, worker: WorkerKey) {
         let Some(entry) = self.periodics.get_mut(&periodic) else { return };
         let Some(run) = entry.periodic.runs.remove(&worker) else { return };
-        if let Some(why) = run.refused
-            && !run.started
-            && !entry.periodic.is_ending()
-        {
-            let skipped = entry.periodic.skipped(run.due.tick.n, why);
-            self.output.push_back(Output::Notice(skipped));
-        }
+        self.output.extend(entry.periodic.missed(&run).map(Output::Notice));
         if let Some(claim) = run.claim
             && let Some(entry) = self.leases.get_mut(&claim)
         {
             entry.lease.end(self.now);
             self.settle(claim);
         }
-        self.claim_next(periodic);
+        self.go_on(periodic);
         self.job_over(periodic);
     }
 

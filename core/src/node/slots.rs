@@ -69,6 +69,7 @@ impl<J: Jitter> Node<J> {
             Some(slot) => self.settle_slot(slot),
             None => self.settle_claim(key),
         }
+        self.settle_run(key);
     }
 
     /// The deadline and the readiness of one lease; returns its slot, if it has one.

@@ -15,7 +15,9 @@ use crate::time::Instant;
 use crate::timing::{LeaseConfig, StoreClock};
 use crate::worker::{Restart, RestartPolicy, WorkerOptions};
 
+mod claims;
 mod handing_over;
+mod timers;
 mod walk;
 mod watching;
 

@@ -37,7 +37,7 @@ impl<J: Jitter> Node<J> {
     /// that has it.
     ///
     /// # Errors
-    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`].
+    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::Config`] if a setting breaks a rule.
     pub fn start_timer(
         &mut self,
         now: Instant,
@@ -47,6 +47,7 @@ impl<J: Jitter> Node<J> {
         if self.shutting_down {
             return Err(Misuse::ShuttingDown);
         }
+        options.check()?;
         self.clamp(now);
         Ok(self.enter_timer(name, options, None))
     }
@@ -132,8 +133,7 @@ impl<J: Jitter> Node<J> {
             return self.late_timer_answer(now, id);
         };
         entry.timer.check(id)?;
-        let now = self.now.max(now);
-        let used = entry.timer.read(now, id, view, at);
+        let used = entry.timer.read(self.now.max(now), id, view, at);
         let periodic = entry.periodic;
         self.clamp(now);
         self.counters.0.stale_replies += u64::from(!used);
@@ -150,8 +150,7 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.timers.get_mut(&key) else { return Ok(()) };
         entry.timer.check(id)?;
         let Reply::Failed(failure) = reply else { return Err(Misuse::WrongReply { id, reply }) };
-        let now = self.now.max(now);
-        let used = entry.timer.failed(now, id, failure);
+        let used = entry.timer.failed(self.now.max(now), id, failure);
         self.clamp(now);
         self.counters.0.stale_replies += u64::from(!used);
         self.settle_timer(key);

@@ -240,12 +240,13 @@ impl<J: Jitter> Node<J> {
             return Some(output);
         }
         let (lease, n, token) = worker.starting()?;
+        let may = self.may_run(key);
         let machine = self.leases.get(&lease).map(|entry| &entry.lease);
         let valid = machine.and_then(|machine| machine.valid(self.now)) == Some(token);
         match machine.and_then(Lease::deadlines) {
             // The start leaves now, or never.
-            Some(deadlines) if valid || planted(Bug::StartedThoughInvalid) => {
-                worker.started(self.now);
+            Some(deadlines) if may && (valid || planted(Bug::StartedThoughInvalid)) => {
+                self.workers.get_mut(&key)?.worker.started(self.now);
                 let start = Command::StartWorkload { worker: key, lease, n, token, deadlines };
                 if planted(Bug::StartedTwice) {
                     self.output.push_back(Output::Command(start.clone()));
@@ -293,8 +294,13 @@ impl<J: Jitter> Node<J> {
         runs
     }
 
-    /// Nothing of the work under this hold runs any more.
+    /// Nothing of the work under this hold runs any more. None is under what is not held, nor under a claim beside the
+    /// lease of a run.
     pub(super) fn work_ended(&mut self, lease: LeaseKey, exit: Exit) {
+        let candidate = self.leases.get(&lease).is_some_and(|entry| entry.lease.is_candidate());
+        if candidate || self.is_beside(lease) {
+            return;
+        }
         if let Some(worker) = self.leases.get(&lease).and_then(|entry| entry.worker) {
             self.run_exited(worker, exit);
         }

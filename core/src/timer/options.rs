@@ -1,10 +1,11 @@
 //! What a timer is asked for.
 
+use alloc::format;
 use core::time::Duration;
 
-use crate::schedule::AnySchedule;
+use crate::schedule::{AnySchedule, MIN_TOLERANCE};
 use crate::time::Rate;
-use crate::timing::StoreClock;
+use crate::timing::{ConfigError, LeaseConfig, MIN_STEP, StoreClock};
 
 /// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,5 +66,31 @@ impl TimerOptions {
             timeout: Duration::from_secs(2),
             parse: AnySchedule::parse,
         }
+    }
+
+    /// Checks the settings. The node does so, too.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the field, its value and the rule.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (field, drift) in [("drift", self.drift), ("store drift", self.clock.drift)] {
+            if drift > LeaseConfig::MAX_DRIFT {
+                let rule = format!("must be at most {}", LeaseConfig::MAX_DRIFT);
+                return Err(ConfigError::new(field, format!("{drift}"), rule));
+            }
+        }
+        if self.timeout < MIN_STEP {
+            let rule = format!("must be at least {MIN_STEP:?}, or no request is ever answered in time");
+            return Err(ConfigError::new("timeout", format!("{:?}", self.timeout), rule));
+        }
+        if let Some(limit) = self.late_limit.filter(|limit| *limit < MIN_TOLERANCE) {
+            let rule = format!("must be at least {MIN_TOLERANCE:?}: no tick is met more exactly than that");
+            return Err(ConfigError::new("late_limit", format!("{limit:?}"), rule));
+        }
+        if self.schedule.text().len() > AnySchedule::MAX_BYTES {
+            let rule = format!("must be at most {} bytes long as text", AnySchedule::MAX_BYTES);
+            return Err(ConfigError::new("schedule", self.schedule.text().into(), rule));
+        }
+        Ok(())
     }
 }

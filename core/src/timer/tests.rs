@@ -16,6 +16,7 @@ use crate::time::{Instant, Timestamp};
 mod changing;
 mod learning;
 mod missing;
+mod refusing;
 mod ticking;
 
 const MS: u64 = 1_000_000;

@@ -25,6 +25,8 @@ pub(crate) struct Hold {
     fence_at: AtomicU64,
     /// Whether the last renewal failed.
     doubt: AtomicBool,
+    /// Whether the work has seen that it is to end.
+    heard: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -69,6 +71,7 @@ impl Hold {
             clock,
             fence_at,
             doubt: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -96,6 +99,21 @@ impl Hold {
             }
             (state.stop, state.over)
         })
+    }
+
+    /// What is to be said of the hold to its work.
+    pub(crate) fn told(&self) -> (Option<StopReason>, Option<LostReason>) {
+        let (stop, over) = self.look();
+        if stop.is_some() || over.is_some() {
+            self.heard.store(true, Ordering::Release);
+        }
+        (stop, over)
+    }
+
+    /// Whether work that has ended by itself may have done so because it was told to.
+    pub(crate) fn cut_short(&self) -> bool {
+        let (_, over) = self.look();
+        over.is_some() || self.heard.load(Ordering::Acquire)
     }
 
     /// A renewal was acknowledged.
@@ -231,7 +249,7 @@ impl Ending {
             // Register before looking, or a change in between would be missed.
             let replaced = self.hold.lock().waiting.register(&mut self.place, cx.waker());
             drop(replaced);
-            let (stop, over) = self.hold.look();
+            let (stop, over) = self.hold.told();
             if let Some(found) = wanted(stop, over) {
                 return Poll::Ready(found);
             }

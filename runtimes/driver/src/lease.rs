@@ -210,7 +210,7 @@ impl Signal {
     /// Whether the work is to end, or must have ended.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        let (stop, over) = self.hold.look();
+        let (stop, over) = self.hold.told();
         stop.is_some() || over.is_some()
     }
 

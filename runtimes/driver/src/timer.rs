@@ -8,9 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::stream::Stream;
-use tenure_core::{
-    AnySchedule, ConfigError, DueTick, MIN_TOLERANCE, Missed, NameError, TimerName, TimerOptions,
-};
+use tenure_core::{AnySchedule, ConfigError, DueTick, Missed, NameError, TimerName, TimerOptions};
 use tenure_store::StoreError;
 
 use crate::Closed;
@@ -62,11 +60,9 @@ impl When {
             let rule = format!("must lie between 1 and {}", Missed::MOST);
             return Err(ConfigError::new("missed", format!("catching up at most {at_most}"), rule));
         }
-        if let Some(limit) = self.late_limit.filter(|limit| *limit < MIN_TOLERANCE) {
-            let rule = format!("must be at least {MIN_TOLERANCE:?}, since no tick is met more exactly");
-            return Err(ConfigError::new("late_limit", format!("{limit:?}"), rule));
-        }
-        Ok(tenure.timer_options(schedule, self.missed, self.late_limit))
+        let options = tenure.timer_options(schedule, self.missed, self.late_limit);
+        options.check()?;
+        Ok(options)
     }
 }
 

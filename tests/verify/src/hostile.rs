@@ -14,9 +14,9 @@ use tenure_core::{
     RestartPolicy, SplitMix, StoreClock, TimerKey, TimerName, TimerOptions, Timestamp, Token, WaitLimit,
     WorkerKey, WorkerOptions,
 };
-use tenure_store::{StoreTime, TimerAct};
+use tenure_store::{Answer, StoreTime, TimerAct};
 
-use crate::store::{ModelStore, timer_act, timer_event};
+use crate::store::{ModelStore, timer_act};
 
 mod forged;
 mod step;
@@ -328,7 +328,7 @@ impl Run {
         if let Some((name, act)) = self.acts.get(&id) {
             let time = StoreTime { wall: self.wall, now: self.clock };
             let answer = self.store.execute_timer(time, name, act);
-            return Some(timer_event(id, act, answer));
+            return Some(Answer::Timer(answer).event(id));
         }
         let reply = match command {
             Command::Acquire { floor, .. } => {
@@ -399,7 +399,8 @@ impl Run {
                 }
             }
             Command::ClaimTick { lease, n, floor, .. } => {
-                self.floors.insert((lease, n), floor);
+                // Any of its attempts may be the one that counts.
+                self.floors.entry((lease, n)).or_insert(floor);
             }
             Command::Acquire { .. }
             | Command::Renew { .. }

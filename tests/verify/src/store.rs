@@ -7,8 +7,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Failure, Identity, Instant, Jitter, LeaseName, Node, Owner,
-    Reply, TimerName, Token, Wake,
+    Acquisition, Command, Identity, Instant, Jitter, LeaseName, Node, Owner, Reply, TimerName, Token, Wake,
 };
 use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerRecord};
 
@@ -172,35 +171,49 @@ impl ModelStore {
 /// commands about leases, and for those that are not for the store.
 #[must_use]
 pub fn timer_act<J: Jitter>(node: &Node<J>, command: &Command) -> Option<(TimerName, TimerAct)> {
-    let claim = |lease| node.claim(lease).map(|(name, _)| name.clone());
+    let (name, tick) = match command {
+        Command::ReadTimer { timer, .. } | Command::ChangeTimer { timer, .. } => {
+            (node.timer_name(*timer)?, 0)
+        }
+        Command::ClaimTick { lease, .. }
+        | Command::Renew { lease, .. }
+        | Command::FinishTick { lease, .. } => node.claim(*lease)?,
+        Command::Acquire { .. }
+        | Command::Release { .. }
+        | Command::Watch { .. }
+        | Command::Unwatch { .. }
+        | Command::StartWorkload { .. }
+        | Command::DrainWorkload { .. }
+        | Command::StopWorkload { .. } => return None,
+    };
+    Some((name.clone(), act(node.identity(), command, tick)?))
+}
+
+/// What a command of this process about this tick asks of its timer; `None` if it is not about a timer.
+#[must_use]
+pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct> {
+    let owner = |n: &Acquisition| process.owner(*n);
     Some(match command {
-        Command::ReadTimer { timer, schedule, last, .. } => (
-            node.timer_name(*timer)?.clone(),
-            TimerAct::Read { schedule: schedule.text().into(), last: *last },
-        ),
-        Command::ChangeTimer { timer, revision, change, .. } => {
-            let act = TimerAct::Change { revision: *revision, change: change.clone() };
-            (node.timer_name(*timer)?.clone(), act)
+        Command::ReadTimer { schedule, last, .. } => {
+            TimerAct::Read { schedule: schedule.text().into(), last: *last }
         }
-        Command::ClaimTick { lease, n, tick, ttl, floor, attempts, overlap, .. } => {
-            let claim_of = TickClaim {
-                tick: *tick,
-                owner: node.owner(*n),
-                ttl: *ttl,
-                floor: *floor,
-                attempts: *attempts,
-                overlap: *overlap,
-                metadata: Metadata::new(),
-            };
-            (claim(*lease)?, TimerAct::Claim(claim_of))
+        Command::ChangeTimer { revision, change, .. } => {
+            TimerAct::Change { revision: *revision, change: change.clone() }
         }
-        Command::Renew { lease, n, token, ttl, .. } => {
-            let (name, tick) = node.claim(*lease)?;
-            (name.clone(), TimerAct::Renew { tick, owner: node.owner(*n), token: *token, ttl: *ttl })
+        Command::ClaimTick { n, tick, ttl, floor, attempts, overlap, .. } => TimerAct::Claim(TickClaim {
+            tick: *tick,
+            owner: owner(n),
+            ttl: *ttl,
+            floor: *floor,
+            attempts: *attempts,
+            overlap: *overlap,
+            metadata: Metadata::new(),
+        }),
+        Command::Renew { n, token, ttl, .. } => {
+            TimerAct::Renew { tick, owner: owner(n), token: *token, ttl: *ttl }
         }
-        Command::FinishTick { lease, n, tick, token, end, .. } => {
-            let act = TimerAct::Finish { tick: *tick, owner: node.owner(*n), token: *token, end: *end };
-            (claim(*lease)?, act)
+        Command::FinishTick { n, tick, token, end, .. } => {
+            TimerAct::Finish { tick: *tick, owner: owner(n), token: *token, end: *end }
         }
         Command::Acquire { .. }
         | Command::Release { .. }
@@ -210,26 +223,4 @@ pub fn timer_act<J: Jitter>(node: &Node<J>, command: &Command) -> Option<(TimerN
         | Command::DrainWorkload { .. }
         | Command::StopWorkload { .. } => return None,
     })
-}
-
-/// What a node hears of this answer.
-#[must_use]
-pub fn timer_event(id: CommandId, act: &TimerAct, answer: TimerAnswer) -> Event {
-    let reply = match answer {
-        TimerAnswer::Read { view, at } => return Event::TimerRead { id, view, at },
-        TimerAnswer::Granted(token) => Reply::Granted { token },
-        TimerAnswer::Held { token, remaining } => {
-            Reply::Held { token: Some(token), remaining: Some(remaining) }
-        }
-        TimerAnswer::Taken => Reply::TickTaken,
-        TimerAnswer::Overlaps => Reply::TickOverlaps,
-        TimerAnswer::Renewed => Reply::Renewed,
-        TimerAnswer::Removed => Reply::Released { others_chosen: false },
-        // A timer that is gone can't be changed: whoever has it reads it, and so makes it anew.
-        TimerAnswer::NotYours if matches!(act, TimerAct::Change { .. }) => {
-            Reply::Failed(Failure::NotExecuted)
-        }
-        TimerAnswer::NotYours => Reply::NotYours,
-    };
-    Event::Reply { id, reply }
 }

@@ -6,6 +6,8 @@ use super::*;
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 
+mod timers;
+
 struct Walk {
     node: Node<SplitMix>,
     dice: SplitMix,
@@ -17,6 +19,7 @@ struct Walk {
     /// Commands that want a reply; some are answered twice.
     open: Vec<Command>,
     token: u64,
+    pace: timers::Pace,
 }
 
 impl Walk {
@@ -30,6 +33,7 @@ impl Walk {
             working: BTreeMap::new(),
             open: Vec::new(),
             token: 0,
+            pace: timers::Pace::default(),
         }
     }
 
@@ -44,7 +48,10 @@ impl Walk {
     fn step(&mut self) {
         let index = self.below(self.keys.len().max(1));
         let key = self.keys.get(index).copied();
-        match (self.below(18), key) {
+        match (self.below(22), key) {
+            (18, _) => self.start_something_timed(),
+            (19, _) if self.below(5) == 0 => self.end_something_timed(),
+            (20, _) if self.below(20) == 0 => self.step_the_stores_clock(),
             (0, _) if self.node.len() < 12 => {
                 let wait = [
                     WaitLimit::Forever,
@@ -82,6 +89,7 @@ impl Walk {
             (2, Some(key)) => self.node.drain(self.now, key).expect("known"),
             (3, Some(lease)) => {
                 let exit = [Exit::Completed, Exit::Failed, Exit::NotStarted][self.below(3)];
+                self.exits(lease, exit);
                 self.working.remove(&lease);
                 self.node.handle(self.now, Event::WorkloadExited { lease, exit }).expect("known");
             }
@@ -107,9 +115,8 @@ impl Walk {
                 if self.below(8) > 0 {
                     self.open.swap_remove(index);
                 }
-                let reply = self.answer(&command);
-                let id = command.id().expect("it wants a reply");
-                self.node.handle(self.now, Event::Reply { id, reply }).expect("it fits");
+                let event = self.answer(&command);
+                self.node.handle(self.now, event).expect("it fits");
             }
             _ => {}
         }
@@ -117,7 +124,17 @@ impl Walk {
         self.check();
     }
 
-    fn answer(&mut self, command: &Command) -> Reply {
+    fn answer(&mut self, command: &Command) -> Event {
+        let id = command.id().expect("it wants a reply");
+        if let Command::ReadTimer { .. } | Command::ChangeTimer { .. } = command
+            && self.below(6) > 0
+        {
+            return self.read_timer(id, command);
+        }
+        Event::Reply { id, reply: self.reply_to(command) }
+    }
+
+    fn reply_to(&mut self, command: &Command) -> Reply {
         match self.below(12) {
             0 => return Reply::Failed(Failure::NotExecuted),
             1 => return Reply::Failed(Failure::Unknown),
@@ -126,7 +143,10 @@ impl Walk {
         }
         let yes = self.below(3) > 0;
         match command {
-            Command::Acquire { floor, .. } if yes => {
+            Command::ReadTimer { .. } | Command::ChangeTimer { .. } => Reply::Failed(Failure::Unknown),
+            Command::ClaimTick { .. } if !yes => self.no_claim(),
+            Command::FinishTick { .. } if yes => Reply::Released { others_chosen: false },
+            Command::Acquire { floor, .. } | Command::ClaimTick { floor, .. } if yes => {
                 self.token = self.token.max(floor.get()) + 1;
                 Reply::Granted { token: Token::new(self.token) }
             }
@@ -143,6 +163,7 @@ impl Walk {
 
     fn drain(&mut self) {
         for output in drain(&mut self.node) {
+            self.pace_of(&output);
             match output {
                 Output::Command(Command::StartWorkload { worker, lease, token, .. }) => {
                     assert_eq!(self.node.valid(self.now, lease), Some(token), "started without a lease");
@@ -165,6 +186,12 @@ impl Walk {
                         .is_some_and(|(_, under)| token.is_none_or(|it| it == *under)) =>
                 {
                     panic!("released while the work runs")
+                }
+                Output::Command(Command::FinishTick { lease, token: Some(token), .. })
+                    if self.node.worker(lease).is_some_and(|worker| self.works(worker))
+                        && self.granted(lease) == Some(token) =>
+                {
+                    panic!("finished while the work runs")
                 }
                 Output::Notice(Notice::Campaigning { worker, lease }) => {
                     assert!(!self.works(worker), "{worker} campaigns while it works");
@@ -217,6 +244,7 @@ impl Walk {
             deadlines.extend(deadline.map(|at| (at, Machine::Timer(*key))));
         }
         assert_eq!(deadlines, node.deadlines);
+        self.check_jobs();
         assert_eq!(node.names.len(), node.slots.len());
         for (id, slot) in &node.slots {
             assert_eq!(node.names[&slot.name], *id);
@@ -268,6 +296,7 @@ fn the_books_agree_whatever_happens_and_nothing_is_left_in_the_end() {
             walk.drain();
             walk.check();
         }
+        walk.check_ends();
         let node = &walk.node;
         assert!(node.is_empty() && node.slots.is_empty() && node.names.is_empty());
         assert!(node.watched.is_empty() && node.deadlines.is_empty());

@@ -3,8 +3,8 @@ use std::task::Waker;
 
 use futures::future::pending;
 use tenure_core::{
-    Acquisition, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node, Output,
-    SplitMix, StoreClock, Token,
+    Acquisition, ClaimEnd, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node,
+    Output, SplitMix, StoreClock, Token,
 };
 use tenure_store::{
     Acquire, Eviction, Hints, JobRecord, LeaseRecord, Metadata, Release, Renew, RunRecord, TimerEntry,
@@ -123,6 +123,22 @@ impl Bench {
         lease
     }
 
+    /// A renewal of a claim, or its end, for this key or a new one.
+    fn order_tick(&mut self, kind: &str, tick: u64, lease: Option<LeaseKey>) -> LeaseKey {
+        let (id, new) = self.ids(&LeaseName::new(format!("{kind} {tick}")).unwrap());
+        let lease = lease.unwrap_or(new);
+        let (owner, token) = (self.node.owner(Acquisition(1)), Token::new(1));
+        let act = match kind {
+            "renew" => TimerAct::Renew { tick, owner, token, ttl: Duration::from_secs(15) },
+            _ => TimerAct::Finish { tick, owner, token: Some(token), end: ClaimEnd::Finished },
+        };
+        let name = TimerName::new("t").unwrap();
+        let subject = Subject::Tick(name.clone(), tick);
+        let operation = TimerRequest { name, act, timeout: TIMEOUT }.into();
+        self.carrier.order(Instant::ZERO, Order { id, by: By::Lease(lease), subject, operation });
+        lease
+    }
+
     fn order_as(&mut self, kind: &str, name: LeaseName, id: CommandId, lease: LeaseKey) {
         let (owner, ttl, timeout) = (self.node.owner(Acquisition(1)), Duration::from_secs(15), TIMEOUT);
         let (token, floor, metadata) = (Token::new(1), Token::ZERO, Metadata::new());
@@ -143,7 +159,7 @@ impl Bench {
         let mut all = Vec::new();
         while let Poll::Ready(delivery) = self.carrier.poll(now, &mut cx) {
             if let Delivery::Outcome { order, outcome } = delivery {
-                let name = order.subject.lease().unwrap().to_owned();
+                let name = order.subject.lease().unwrap_or("a tick").to_owned();
                 all.push((name, outcome.unwrap_err().failure()));
             }
         }
@@ -173,6 +189,38 @@ fn a_renewal_that_was_not_sent_does_not_follow_the_release_of_its_lease() {
     bench.carrier.launch(Instant::ZERO);
     assert_eq!(bench.deliveries(Instant::ZERO), [("a".to_owned(), Failure::NotExecuted)]);
     assert_eq!(*bench.batches.lock().unwrap(), [["release a"]]);
+}
+
+#[test]
+fn ends_of_claims_travel_before_renewals_and_leave_none_of_the_same_claim_behind() {
+    let mut bench = Bench::new();
+    let first = bench.order_tick("renew", 1, None);
+    bench.order_tick("renew", 2, None);
+    bench.order("acquire", "a");
+    bench.order_tick("finish", 1, Some(first));
+    bench.carrier.launch(Instant::ZERO);
+    assert_eq!(bench.deliveries(Instant::ZERO), [("a tick".to_owned(), Failure::NotExecuted)]);
+    assert_eq!(*bench.batches.lock().unwrap(), [["acquire a", "finish tick 1", "renew tick 2"]]);
+}
+
+#[test]
+fn an_operation_is_answered_only_by_what_belongs_to_it() {
+    use TimerAnswer::{Granted, NotYours, Overlaps, Removed, Renewed, Taken};
+    let held = TimerAnswer::Held { token: Token::new(1), remaining: Duration::ZERO };
+    let answers = [Granted(Token::new(1)), held, Taken, Overlaps, Renewed, Removed, NotYours];
+    let fitting = |what: What| {
+        let fits = |answer: &&TimerAnswer| what.fits(&Answer::Timer(TimerAnswer::clone(answer)));
+        answers.iter().filter(fits).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(fitting(What::ClaimTick), answers[..4]);
+    assert_eq!(fitting(What::RenewClaim), [Renewed, NotYours]);
+    assert_eq!(fitting(What::FinishTick), [Removed, NotYours]);
+    assert_eq!(fitting(What::ForgetTimer), [Removed, NotYours]);
+    assert_eq!(fitting(What::ReadTimer), []);
+    assert_eq!(fitting(What::ChangeTimer), [NotYours]);
+    for what in [What::Acquire, What::Renew, What::Release] {
+        assert_eq!(fitting(what), []);
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn missed_before(&mut self, now: Instant, subject: Option<&Subject>, due: &DueTick) {
         if due.missed > 0 {
             self.stats.skipped_ticks += due.missed;
-            let text = format_args!("{} ticks were missed before tick {}", due.missed, due.tick.n);
+            let text = format_args!("{} missed before tick {}", Were(due.missed), due.tick.n);
             self.trouble.warn(now, Kind::Missed, subject, text);
         }
     }
@@ -92,7 +92,7 @@ impl<R: Runtime> Driver<R> {
                 if let Some(known) = self.timers.known.get(&timer) {
                     known.feed.missed(*count);
                 }
-                let text = format_args!("{count} ticks up to tick {last} were not delivered: {}", Why(*why));
+                let text = format_args!("{} missed up to tick {last}: {}", Were(*count), Why(*why));
                 self.trouble.warn(now, Kind::Missed, subject, text);
             }
             Notice::ScheduleChanged { schedule, .. } => {
@@ -147,6 +147,18 @@ impl<R: Runtime> Driver<R> {
                 known.feed.refused(known.error.unwrap_or_else(|| StoreError::rejected("it gave no reason")));
             }
             _ => known.feed.stopped(),
+        }
+    }
+}
+
+/// So many ticks, as the begin of a sentence.
+struct Were(u64);
+
+impl std::fmt::Display for Were {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 tick was"),
+            count => write!(f, "{count} ticks were"),
         }
     }
 }

@@ -230,3 +230,64 @@ fn work_that_is_stopped_by_choice_is_no_trouble_and_a_loss_is_warned_of_once() {
         });
     }
 }
+
+#[test]
+fn ticks_that_are_skipped_make_a_few_lines_with_their_timer_and_number() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let _job = tenure.periodic("p", SECOND, |_| std::future::pending::<()>()).start().unwrap();
+        world.runtime.advance(3600 * SECOND);
+        assert!(tenure.stats().skipped_ticks > 3500, "{:?}", tenure.stats());
+        assert_eq!(lines.at(Level::WARN), Vec::<String>::new(), "it is what was asked for");
+        let told = lines.at(Level::INFO);
+        let single: Vec<_> = told.iter().filter(|line| line.contains("is not run here: a run was")).collect();
+        assert!(single[0].contains("timer=\"p\"") && single[0].contains("tick=2"), "{single:#?}");
+        assert!(told.len() < 130, "a summary each half a minute: {}", told.len());
+    });
+}
+
+#[test]
+fn missed_ticks_and_failed_runs_are_warned_of_in_a_few_lines() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let _job = tenure.periodic("p", SECOND, |_| async { Err::<(), _>("no luck") }).start().unwrap();
+        world.settle();
+        world.runtime.block(60 * SECOND);
+        world.runtime.advance(60 * SECOND);
+        let warnings = lines.at(Level::WARN);
+        let count = |text: &str| warnings.iter().filter(|line| line.contains(text)).count();
+        // The last one comes once the store's time was asked for.
+        assert!((1..=2).contains(&count("missed before tick")), "{warnings:#?}");
+        assert_eq!(count("a run failed: no luck"), 5);
+        assert_eq!(count("of leases, ticks and jobs concerned"), 2, "{warnings:#?}");
+    });
+}
+
+#[test]
+fn runs_are_told_at_their_end_and_their_claims_are_not() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let job = tenure.periodic("p", SECOND, |_| async {}).start().unwrap();
+        world.runtime.advance(3 * SECOND + SECOND / 2);
+        world.runtime.block_on(job.drain()).unwrap();
+        let told = lines.at(Level::INFO);
+        assert_eq!(told.len(), 3, "{told:#?}");
+        assert!(told[0].contains("a run has ended") && told[0].contains("tick=1"), "{told:#?}");
+    });
+}
+
+#[test]
+fn a_store_without_records_is_told_of_once() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        world.plan.reports(Fault::Refuse);
+        let _job = tenure.periodic("p", SECOND, |_| async {}).start().unwrap();
+        world.runtime.advance(100 * SECOND);
+        let warnings = lines.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        assert!(
+            warnings[0].contains("job=\"p\"") && warnings[0].contains("no records here"),
+            "{warnings:#?}"
+        );
+    });
+}

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicUsize;
 
 use tenure_core::{LeaseName, Missed, Overlap, StopReason, Token};
 
+use tenure_store::{RunOutcome, RunState};
+
 use super::*;
 use crate::{Closed, Ctx, DrainError, Periodic, PeriodicSetup, PeriodicStatus, TimerError};
 
@@ -285,6 +287,41 @@ fn a_drain_waits_for_the_run_and_then_nothing_is_run() {
     assert_eq!(world.runtime.block_on(job.ended()), Ok(()));
     assert_eq!((claims(&world), tenure.stats().open, tenure.stats().periodics), (0, 0, 0));
     assert_eq!(drained(&world, &job), Ok(()), "again");
+}
+
+#[test]
+fn a_run_that_a_drain_cuts_short_is_repeated_and_one_that_came_to_its_end_is_not() {
+    for listens in [true, false] {
+        let world = World::new();
+        let (leaving, staying) = (world.tenure(), world.tenure());
+        let clock = world.runtime.clone();
+        let job = leaving
+            .periodic("p", PERIOD, move |ctx: Ctx| {
+                let end = Runtime::now(&clock) + 5 * SECOND;
+                let clock = clock.clone();
+                async move {
+                    if listens {
+                        ctx.draining().await;
+                    } else {
+                        clock.sleep_until(end).await;
+                    }
+                }
+            })
+            .attempts(2)
+            .start()
+            .unwrap();
+        world.runtime.advance(PERIOD + SECOND);
+        let book = Book::default();
+        let _other = self::job(&world, &staying, &book, "other", SECOND).attempts(2).start().unwrap();
+        assert_eq!(drained(&world, &job), Ok(()));
+        // Whoever waits for it looks again when the TTL that it was told of is over.
+        world.runtime.advance(2 * TTL);
+        assert_eq!(book.counts().get(&1), listens.then_some(&1));
+        let history = world.runtime.block_on(leaving.jobs().history("p")).unwrap();
+        let first = history.iter().rev().find(|run| run.index == Some(1)).unwrap();
+        let expected = if listens { RunOutcome::Stopped } else { RunOutcome::Succeeded };
+        assert_eq!(first.state, RunState::Ended(expected));
+    }
 }
 
 #[test]

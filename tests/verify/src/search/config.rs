@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::{LeaseConfig, LeaseOptions, LeaseTiming, Rate, RestartPolicy, StoreClock, WorkerOptions};
+use tenure_core::{
+    Every, LeaseConfig, LeaseOptions, LeaseTiming, PeriodicOptions, Rate, RestartPolicy, StoreClock,
+    TimerOptions, WorkerOptions,
+};
 
 /// A system to be searched.
 #[derive(Clone, Debug)]
@@ -21,6 +24,8 @@ pub struct Config {
     pub crashes: bool,
     /// Whether applications leave it to workers to ask for leases and to start their work.
     pub workers: bool,
+    /// A periodic job that all have, in place of the lease.
+    pub job: Option<Job>,
     /// What the applications do.
     pub application: Application,
     /// What is wrong with the store.
@@ -81,6 +86,17 @@ pub struct Application {
     pub hasty: bool,
 }
 
+/// A periodic job without overlap. All clocks run alike, and the store's wall clock is never set.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// How many ticks of the clocks lie between two of the job.
+    pub period: u32,
+    /// How many runs of one tick may be begun.
+    pub attempts: u32,
+    /// Whether a run may turn out not to have begun.
+    pub fails_to_start: bool,
+}
+
 /// What is wrong with the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -95,6 +111,12 @@ pub enum Store {
     ReleasesBlindly,
     /// It lets a record end a tick too early.
     ExpiresEarly,
+    /// It renews the claim of a tick without a look at whose it is.
+    RenewsAnyClaim,
+    /// It finishes the claim of a tick without a look at whose it is.
+    FinishesAnyClaim,
+    /// It grants a tick although a later one was claimed, and although that very tick was run.
+    ClaimsBelowLast,
 }
 
 /// From each state all trouble ends: what is paused goes on, nothing more is lost or repeated, clocks run evenly, a
@@ -150,6 +172,32 @@ impl Config {
     pub(super) fn worker(&self) -> WorkerOptions {
         let mut options = WorkerOptions::new(self.options());
         options.restart = RestartPolicy::default().delays(TICK, TICK).expect("a policy that fits");
+        options
+    }
+
+    /// The timing for jobs, whose clocks are all the same: a TTL of two ticks, all of them usable; the fence after one.
+    ///
+    /// # Panics
+    /// If the core refuses it.
+    #[must_use]
+    pub fn exact() -> LeaseTiming {
+        let clock = StoreClock { drift: Rate::ZERO, quantum: Duration::ZERO, step: Duration::ZERO };
+        LeaseConfig::new(2 * TICK)
+            .drift(Rate::ZERO)
+            .stop_budget(TICK)
+            .renew_interval(TICK / 2)
+            .attempt_timeout(Duration::from_millis(1))
+            .resolve(&clock)
+            .expect("a timing that fits")
+    }
+
+    pub(super) fn periodic(&self, job: Job) -> PeriodicOptions {
+        let every = Every::new(TICK * job.period).expect("a period that fits");
+        let mut timer = TimerOptions::new(every);
+        timer.clock = StoreClock { drift: Rate::ZERO, quantum: Duration::ZERO, step: Duration::ZERO };
+        timer.drift = Rate::ZERO;
+        let mut options = PeriodicOptions::new(timer, self.options());
+        options.attempts = job.attempts;
         options
     }
 

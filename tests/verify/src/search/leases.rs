@@ -1,6 +1,6 @@
 //! Nodes that want one lease.
 
-use tenure_core::LeaseName;
+use tenure_core::{LeaseName, TimerName};
 
 use super::choice::Tape;
 use super::config::Config;
@@ -29,7 +29,8 @@ struct Leases {
 impl Leases {
     fn new(config: Config) -> Self {
         let name = LeaseName::new("l").expect("a fine name");
-        Self { laws: Laws { config, name, tape: Tape::default() }, recoveries: Recoveries::default() }
+        let timer = TimerName::new("t").expect("a fine name");
+        Self { laws: Laws { config, name, timer, tape: Tape::default() }, recoveries: Recoveries::default() }
     }
 }
 
@@ -96,6 +97,7 @@ mod tests {
             pauses: true,
             crashes: true,
             workers: false,
+            job: None,
             application: Application { ends: true, drains: true, gives_up: true, hasty: true },
             store: Store::Sound,
             recovery: Recovery { within: None, losing: false, without_one: false },
@@ -117,7 +119,7 @@ mod tests {
                 let acquisition = |message: &Message| match message.what {
                     What::Request(Command::Acquire { .. })
                     | What::Answer(_, Reply::Granted { .. } | Reply::Held { .. }) => true,
-                    What::Request(_) | What::Answer(..) | What::Hint(_) => false,
+                    What::Request(_) | What::Claim(..) | What::Answer(..) | What::Hint(_) => false,
                 };
                 while world.network.len() > 3 {
                     let Some(lost) = world.network.iter().position(|message| !acquisition(message)) else {

@@ -39,6 +39,7 @@ mod choice;
 mod config;
 mod digest;
 mod explore;
+mod job;
 mod leases;
 mod numbers;
 mod planted;
@@ -46,6 +47,6 @@ mod recovery;
 mod step;
 mod world;
 
-pub use config::{Application, Clocks, Config, Network, Recovery, Store, TICK};
+pub use config::{Application, Clocks, Config, Job, Network, Recovery, Store, TICK};
 pub use explore::{Counts, Violation, Witness};
 pub use leases::leases;

@@ -7,10 +7,13 @@ use tenure_core::{Acquisition, Identity, Instant, RestartPolicy, Tick, Timestamp
 
 use super::canonical::{Process, Tables};
 use super::config::TICK;
-use super::world::{START, identity};
+use super::world::{START, WALL, identity};
 
 /// What a machine has forgotten, or never had.
 const NOBODYS: Acquisition = Acquisition(0);
+
+/// Nothing is that far ahead but a timer's next look at its record, and when a failed run counts as the first one.
+const FAR: Duration = Duration::from_secs(2);
 
 /// Gathers what a process sees.
 pub(super) struct Survey<'a> {
@@ -86,9 +89,13 @@ impl Visitor for Survey<'_> {
 
     fn unresolved(&mut self, _: &mut u32, _: u32) {}
 
-    fn tick(&mut self, _: &mut Tick) {}
+    fn tick(&mut self, tick: &mut Tick) {
+        self.tables.ticks.push(tick.n);
+    }
 
-    fn tick_number(&mut self, _: &mut u64) {}
+    fn tick_number(&mut self, n: &mut u64) {
+        self.tables.ticks.push(*n);
+    }
 
     fn revision(&mut self, _: &mut u64) {}
 
@@ -96,7 +103,7 @@ impl Visitor for Survey<'_> {
 
     fn store_time(&mut self, _: &mut Timestamp) {}
 
-    fn late(&mut self, _: &mut Duration) {}
+    fn late(&mut self, _: &mut Duration, _: &mut u64) {}
 
     fn identity(&mut self, _: &mut Identity) {}
 
@@ -135,6 +142,8 @@ impl Visitor for Rewrite<'_> {
             Ok(place) => START.saturating_sub(Duration::from_nanos((passed.len() - place) as u64)),
             // The end of time never comes nearer.
             Err(_) if *at == Instant::MAX => *at,
+            // Neither of them changes anything within the times that are searched.
+            Err(_) if *at > self.process().clock + FAR => START + FAR * 2,
             Err(_) => self.shifted(*at),
         };
     }
@@ -229,17 +238,36 @@ impl Visitor for Rewrite<'_> {
         *count = (*count).min(remembered + 1);
     }
 
-    fn tick(&mut self, _: &mut Tick) {}
+    fn tick(&mut self, tick: &mut Tick) {
+        *tick = self.tables.tick(tick.n);
+    }
 
-    fn tick_number(&mut self, _: &mut u64) {}
+    fn tick_number(&mut self, n: &mut u64) {
+        *n = self.tables.tick(*n).n;
+    }
 
+    /// Nobody changes a schedule.
     fn revision(&mut self, _: &mut u64) {}
 
-    fn reading(&mut self, _: &mut Timestamp, _: &mut Instant, _: &mut Instant) {}
+    /// With clocks that all run alike, an older reading says no less than a younger one.
+    fn reading(&mut self, at: &mut Timestamp, emitted: &mut Instant, received: &mut Instant) {
+        let clock = self.process().clock;
+        let shows = *at + clock.saturating_since(*received);
+        // The clock of a node that is dead stands still.
+        debug_assert!(
+            shows <= self.tables.wall && emitted == received,
+            "it was taken at once, by the same clock"
+        );
+        (*at, *emitted, *received) = (WALL, START, START);
+    }
 
-    fn store_time(&mut self, _: &mut Timestamp) {}
+    fn store_time(&mut self, at: &mut Timestamp) {
+        *at = WALL;
+    }
 
-    fn late(&mut self, _: &mut Duration) {}
+    fn late(&mut self, late: &mut Duration, missed: &mut u64) {
+        (*late, *missed) = (Duration::ZERO, 0);
+    }
 
     fn identity(&mut self, identity: &mut Identity) {
         let Process { member, identity: own, .. } = self.process();

@@ -1,6 +1,7 @@
 //! Stores that are wrong, to see the search find it.
 
-use tenure_core::{Command, Instant, LeaseName, Reply, Token};
+use tenure_core::{Command, Instant, LeaseName, Reply, TimerName, Token};
+use tenure_store::{StoreTime, TimerAct, TimerAnswer};
 
 use super::config::Store;
 use crate::store::{ModelStore, Record, Waiter, Woken};
@@ -38,6 +39,39 @@ impl Store {
                 (Some(Reply::Released { others_chosen: false }), Vec::new())
             }
             _ => store.execute(now, from, name, command),
+        }
+    }
+
+    /// Carries out an operation on a timer as this store does.
+    pub(super) fn execute_timer(
+        self,
+        store: &mut ModelStore,
+        time: StoreTime,
+        name: &TimerName,
+        act: &TimerAct,
+    ) -> TimerAnswer {
+        let record = store.timers.get_mut(name);
+        match (self, act, record) {
+            (Self::RenewsAnyClaim, TimerAct::Renew { tick, ttl, .. }, Some(record)) => {
+                if let Some(claim) = record.claims.iter_mut().find(|claim| claim.tick == *tick) {
+                    claim.ends = time.now + *ttl;
+                }
+                TimerAnswer::Renewed
+            }
+            (Self::FinishesAnyClaim, TimerAct::Finish { tick, .. }, Some(record)) => {
+                record.claims.retain(|claim| claim.tick != *tick);
+                TimerAnswer::Removed
+            }
+            (Self::ClaimsBelowLast, TimerAct::Claim(claim), Some(record)) => {
+                let claimed = record.claimed;
+                record.claimed = claimed.min(claim.tick.saturating_sub(1));
+                let answer = store.execute_timer(time, name, act);
+                if let Some(record) = store.timers.get_mut(name) {
+                    record.claimed = record.claimed.max(claimed);
+                }
+                answer
+            }
+            _ => store.execute_timer(time, name, act),
         }
     }
 }

@@ -49,13 +49,13 @@ impl Recoveries {
         let mut way: Vec<(u64, bool)> = Vec::new();
         let mut takes = loop {
             calm.rest()?;
-            let valid = calm
-                .step
-                .world
-                .members
-                .iter()
-                .enumerate()
-                .any(|(index, member)| Some(index) != dead && member.valid().is_some());
+            let members = calm.step.world.members.iter().enumerate();
+            let valid = match laws.config.job {
+                Some(_) => laws.latest_tick_is_claimed(&calm.step.world),
+                None => {
+                    members.into_iter().any(|(index, member)| Some(index) != dead && member.valid().is_some())
+                }
+            };
             let mut form = calm.step.world.clone();
             laws.canonical(&mut form);
             let place = digest(&(form, dead));
@@ -95,7 +95,7 @@ impl Calm<'_> {
             let world = &self.step.world;
             let unheard = |place: &usize| {
                 let message = &world.network[*place];
-                Some(message.member) == dead && !matches!(message.what, What::Request(_))
+                Some(message.member) == dead && !matches!(message.what, What::Request(_) | What::Claim(..))
             };
             let others = || (0..world.members.len()).filter(|index| Some(*index) != dead);
             let stopped = |index: &usize| matches!(world.members[*index].work, Work::Asked | Work::Stopped);
@@ -105,6 +105,10 @@ impl Calm<'_> {
                 self.step.handle(due, tenure_core::Event::Timeout)?;
             } else if let Some(index) = others().find(stopped) {
                 self.step.end_work(index)?;
+            } else if let Some((index, run)) =
+                others().find_map(|index| Some((index, world.run_to_end(index)?)))
+            {
+                self.step.end_run(index, run)?;
             } else if world.network.is_empty() {
                 return Ok(());
             } else {

@@ -12,7 +12,7 @@ use super::canonical::tick_of;
 use super::choice::Chosen;
 use super::config::{Store, TICK};
 use super::explore::Violation;
-use super::world::What::{Answer, Hint, Request};
+use super::world::What::{Answer, Claim, Hint, Request};
 use super::world::{Action, Grant, Laws, Member, Message, START, What, Work, World, violation};
 
 /// One step under way: the world that it changes, and the story of it if it is to be told.
@@ -32,6 +32,7 @@ impl Step<'_> {
                 self.handle(member, Event::Timeout)
             }
             Action::EndWork(member) => self.end_work(member),
+            Action::EndRun(member, run) => self.end_run(member, run),
             Action::Drain(member) => {
                 self.tell(|world| format!("{} drains", world.members[member].name()));
                 let Member { worker, lease, .. } = self.world.members[member];
@@ -63,6 +64,10 @@ impl Step<'_> {
                 self.tell(|_| format!("the store executes {}'s {command}", message.identity.instance()));
                 self.execute(member, message.identity, &command);
                 Ok(())
+            }
+            Claim(command, tick) => {
+                self.tell(|_| format!("the store executes {}'s {command}", message.identity.instance()));
+                self.execute_claim(member, message.identity, &command, tick)
             }
             Answer(id, reply) => {
                 self.tell(|_| format!("{} hears of {id}: {reply:?}", message.identity.instance()));
@@ -103,7 +108,7 @@ impl Step<'_> {
         let before = &members[index];
         let gone = before.node.identity().clone();
         // Nobody is there any more for what is on its way back.
-        network.retain(|message| message.identity != gone || matches!(message.what, Request(_)));
+        network.retain(|message| message.identity != gone || matches!(message.what, Request(_) | Claim(..)));
         for waiters in store.waiters.values_mut() {
             waiters.remove(&(index, gone.clone()));
         }
@@ -134,8 +139,9 @@ impl Step<'_> {
 
     /// Time passes at the store, and for what is under way.
     pub(super) fn pass(&mut self) {
-        let World { store, store_clock, network, .. } = &mut self.world;
+        let World { store, store_clock, wall, network, .. } = &mut self.world;
         *store_clock = *store_clock + TICK;
+        *wall = *wall + TICK;
         if self.laws.config.network.delay.is_some() {
             network.iter_mut().for_each(|message| message.age += 1);
         }
@@ -196,6 +202,27 @@ impl Step<'_> {
         let member = &mut self.world.members[index];
         let identity = member.node.identity().clone();
         match command {
+            Command::ReadTimer { .. } | Command::ChangeTimer { .. } => self.timer_command(index, &command),
+            Command::ClaimTick { lease, .. }
+            | Command::FinishTick { lease, .. }
+            | Command::Renew { lease, .. }
+                if member.node.claim(lease).is_some() =>
+            {
+                self.claim_command(index, command, lease)
+            }
+            Command::DrainWorkload { lease, .. } | Command::StopWorkload { lease, .. }
+                if member.job.is_some() =>
+            {
+                let to = match command {
+                    Command::StopWorkload { how: Stop::Hard, .. } => Work::Stopped,
+                    _ => Work::Asked,
+                };
+                self.stop_run(index, lease, to);
+                Ok(())
+            }
+            Command::StartWorkload { lease, token, .. } if member.job.is_some() => {
+                self.start_run(index, lease, token)
+            }
             Command::DrainWorkload { lease, why: _ } => {
                 member.stop_work(lease, Work::Asked);
                 Ok(())
@@ -240,16 +267,16 @@ impl Step<'_> {
                 self.send(index, identity, Request(command));
                 Ok(())
             }
-            Command::ReadTimer { .. }
-            | Command::ChangeTimer { .. }
-            | Command::ClaimTick { .. }
-            | Command::FinishTick { .. } => {
-                Err(violation("misuse", format!("{} has no timers: {command}", member.name())))
+            Command::ClaimTick { .. } | Command::FinishTick { .. } => {
+                Err(violation("misuse", format!("{} has no such claim: {command}", member.name())))
             }
         }
     }
 
     fn notice(&mut self, index: usize, notice: &Notice) -> Result<(), Violation> {
+        if self.world.members[index].job.is_some() {
+            return self.job_notice(index, notice);
+        }
         let workers = self.laws.config.workers;
         let told = self.world.told;
         let member = &mut self.world.members[index];
@@ -312,6 +339,7 @@ impl Step<'_> {
         if member.is_due() {
             return Err(violation("S3", format!("{name} is due at {:?} after it was woken", member.alarm)));
         }
+        self.runs_settled(index)?;
         let holds = member.grant.is_some_and(|grant| !grant.lost);
         if !holds && matches!(member.work, Work::Running | Work::Asked) {
             return Err(violation("S3", format!("the work of {name} outlives its lease")));
@@ -332,7 +360,7 @@ impl Step<'_> {
     }
 
     /// Something goes on its way. If too much is under way, any of it gets lost.
-    fn send(&mut self, member: usize, identity: Identity, what: What) {
+    pub(super) fn send(&mut self, member: usize, identity: Identity, what: What) {
         let message = Message { member, identity, age: 0, what };
         let network = &mut self.world.network;
         if self.laws.config.network.repeats && network.contains(&message) {
@@ -368,7 +396,7 @@ impl Step<'_> {
         }
     }
 
-    fn tell(&mut self, line: impl FnOnce(&World) -> String) {
+    pub(super) fn tell(&mut self, line: impl FnOnce(&World) -> String) {
         let Some(story) = &mut self.story else { return };
         let line = line(&self.world);
         let indented = line.starts_with(' ');
@@ -383,7 +411,7 @@ impl Step<'_> {
 }
 
 /// A notice without the numbers that its time gives anyway.
-fn brief(notice: &Notice) -> String {
+pub(super) fn brief(notice: &Notice) -> String {
     match notice {
         Notice::Acquired { token, .. } => format!("acquired with token {token}"),
         Notice::Lost { token, why, .. } => format!("lost token {token}: {why:?}"),

@@ -1,16 +1,18 @@
 //! The system that is searched: nodes, a store, and what is under way between them.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tenure_core::{
     Acquisition, Command, CommandId, Deadlines, Identity, Incarnation, Instant, LeaseKey, LeaseName, Misuse,
-    Node, Reply, Token, Wake, WorkerKey,
+    Node, PeriodicKey, Reply, TimerName, Timestamp, Token, Wake, WorkerKey,
 };
 
 use super::canonical::canonical;
 use super::choice::{Chosen, Tape};
 use super::config::{Config, Store, TICK};
 use super::explore::Violation;
+use super::job::check_claims;
 use super::step::Step;
 use crate::store::ModelStore;
 
@@ -19,11 +21,15 @@ use crate::store::ModelStore;
 pub(super) struct World {
     pub(super) store: ModelStore,
     pub(super) store_clock: Instant,
+    /// By which its timers go.
+    pub(super) wall: Timestamp,
     pub(super) members: Vec<Member>,
     /// Requests and answers under way.
     pub(super) network: Vec<Message>,
     /// The highest token of a grant that any application has heard of.
     pub(super) told: Token,
+    /// How often each tick of the job was begun, as long as it is in sight.
+    pub(super) begun: BTreeMap<u64, u32>,
 }
 
 /// A process: its node, its clock, and what its application believes.
@@ -40,6 +46,20 @@ pub(super) struct Member {
     /// The latest candidacy or hold.
     pub(super) lease: Option<LeaseKey>,
     /// The grant that it was told of, until it is released.
+    pub(super) grant: Option<Grant>,
+    pub(super) work: Work,
+    /// Its periodic job, if it has one.
+    pub(super) job: Option<PeriodicKey>,
+    /// The candidacies and runs of that.
+    pub(super) runs: Vec<Run>,
+}
+
+/// A tick that is claimed, to be claimed, or run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Run {
+    pub(super) worker: WorkerKey,
+    pub(super) lease: LeaseKey,
+    pub(super) tick: u64,
     pub(super) grant: Option<Grant>,
     pub(super) work: Work,
 }
@@ -74,6 +94,8 @@ pub(super) struct Message {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
     Request(Command),
+    /// About the claim of this tick.
+    Claim(Command, u64),
     Answer(CommandId, Reply),
     Hint(Wake),
 }
@@ -84,6 +106,8 @@ pub(super) enum Action {
     Arrive(usize),
     Wake(usize),
     EndWork(usize),
+    /// Of one of its runs.
+    EndRun(usize, usize),
     Drain(usize),
     GiveUp(usize),
     Crash(usize),
@@ -92,6 +116,8 @@ pub(super) enum Action {
 
 /// Where all clocks begin, and where they are brought back to: far enough from the epoch to look back.
 pub(super) const START: Instant = Instant::from_nanos(1_000 * TICK.as_nanos() as u64);
+/// Where the store's wall clock begins, and is brought back to.
+pub(super) const WALL: Timestamp = Timestamp::from_nanos(START.as_nanos() as i64);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Makes worlds go on.
@@ -99,6 +125,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) struct Laws {
     pub(super) config: Config,
     pub(super) name: LeaseName,
+    pub(super) timer: TimerName,
     pub(super) tape: Tape,
 }
 
@@ -113,9 +140,11 @@ impl Laws {
         let empty = World {
             store: ModelStore::default(),
             store_clock: START,
+            wall: WALL,
             members: Vec::new(),
             network: Vec::new(),
             told: Token::ZERO,
+            begun: BTreeMap::new(),
         };
         let mut step = Step { laws: self, world: empty, story: None };
         for index in 0..self.config.members {
@@ -137,6 +166,8 @@ impl Laws {
             lease: None,
             grant: None,
             work: Work::None,
+            job: None,
+            runs: Vec::new(),
         }
     }
 
@@ -144,7 +175,9 @@ impl Laws {
     pub(super) fn ask(&self, member: &mut Member) -> Result<(), Misuse> {
         let node = Rc::make_mut(&mut member.node);
         let (now, name) = (member.clock, self.name.clone());
-        if self.config.workers {
+        if let Some(job) = self.config.job {
+            member.job = Some(node.start_periodic(now, self.timer.clone(), self.config.periodic(job))?);
+        } else if self.config.workers {
             member.worker = Some(node.start_worker(now, name, self.config.worker())?);
         } else {
             member.lease = Some(node.acquire(now, name, self.config.options())?);
@@ -165,7 +198,15 @@ impl Laws {
             if *pauses && member.is_due() {
                 actions.push(Action::Wake(index));
             }
+            for (place, run) in member.runs.iter().enumerate() {
+                match run.work {
+                    Work::Running if !application.ends => {}
+                    Work::Running | Work::Asked | Work::Stopped => actions.push(Action::EndRun(index, place)),
+                    Work::None => {}
+                }
+            }
             match member.work {
+                Work::None if member.job.is_some() => {}
                 Work::None if application.gives_up && member.grant.is_none() && member.node.len() < 3 => {
                     actions.push(Action::GiveUp(index));
                 }
@@ -232,7 +273,7 @@ impl Member {
 impl std::fmt::Display for What {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Request(command) => write!(f, "{command}"),
+            Self::Request(command) | Self::Claim(command, _) => write!(f, "{command}"),
             Self::Answer(id, reply) => write!(f, "{id} {reply:?}"),
             Self::Hint(wake) => write!(f, "{wake:?}"),
         }
@@ -281,5 +322,5 @@ pub(super) fn check(laws: &Laws, world: &World) -> Result<(), Violation> {
     if valid > 1 {
         return Err(violation("S2", "two are valid at once".into()));
     }
-    Ok(())
+    check_claims(laws, world)
 }

@@ -15,6 +15,7 @@ pub(crate) fn two() -> Config {
         pauses: false,
         crashes: false,
         workers: false,
+        job: None,
         application: Application { ends: false, drains: false, gives_up: false, hasty: false },
         store: Store::Sound,
         recovery: Recovery { within: None, losing: false, without_one: false },
