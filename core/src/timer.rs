@@ -488,11 +488,12 @@ impl<J: Jitter> Timer<J> {
     /// Whether the store's clock certainly stands before the last tick, by more than may be.
     fn steps_back(&mut self, reading: &Reading, known: &Known, last: u64) -> bool {
         let (base, schedule) = known.segment_of(last);
-        if last <= base.n || !schedule.rebases() {
+        if !schedule.rebases() {
             return false;
         }
         let may_be = self.options.clock.step.max(schedule.tolerance());
-        let back = self.high(reading) + may_be < schedule.at(base, last);
+        // Not even the base may lie ahead, or nothing would come before the clock has made up for it.
+        let back = self.high(reading) + may_be < schedule.at(base, last.max(base.n));
         if back {
             self.notice(Notice::Rebased { timer: self.key, last });
         }

@@ -363,8 +363,8 @@ impl TimerRecord {
             if lives(claim) {
                 return Ok(if *attempts > 1 { held(claim) } else { TimerAnswer::Taken });
             }
-            // Whoever still asks for it has not begun.
-            begun = if own { claim.begun.max(1) } else { claim.begun.saturating_add(1) };
+            // Also for the same owner: its request may be an old one, and the run have begun under a later one.
+            begun = claim.begun.saturating_add(1);
             if begun > *attempts {
                 return Ok(TimerAnswer::Taken);
             }
