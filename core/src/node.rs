@@ -449,13 +449,16 @@ impl<J: Jitter> Node<J> {
             Some(claim) => output.map(|output| self.as_claim(claim, output)),
             None => output,
         };
+        let beside = claim.is_some_and(|claim| claim.beside);
         if matches!(output, Some(Output::Notice(Notice::Ended { .. }))) {
             self.forget(key);
         }
-        match worker {
+        let output = match worker {
             Some(worker) => self.through_worker(worker, output?),
             None => output,
-        }
+        };
+        // The run is told of by its lease; nobody has heard of the claim beside it.
+        output.filter(|output| !beside || !matches!(output, Output::Notice(_)))
     }
 
     /// Removes a lease that has ended, and its name with the last of them.

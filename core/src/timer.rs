@@ -419,6 +419,7 @@ impl<J: Jitter> Timer<J> {
             return false;
         }
         let may_be = self.options.clock.step.max(schedule.tolerance());
+        // Not even the base may lie ahead, or nothing would come before the clock has made up for it.
         let back = self.high(reading) + may_be < schedule.at(base, last.max(base.n));
         if back {
             self.notice(Notice::Rebased { timer: self.key, last });

@@ -378,8 +378,8 @@ impl TimerRecord {
             if lives(claim) {
                 return Ok(if most > 1 { held(claim) } else { TimerAnswer::Taken });
             }
-            // Whoever still asks for it has not begun.
-            begun = if own { claim.begun.max(1) } else { claim.begun.saturating_add(1) };
+            // Also for the same owner: its request may be an old one, and the run have begun under a later one.
+            begun = claim.begun.saturating_add(1);
             if begun > most {
                 return Ok(TimerAnswer::Taken);
             }

@@ -90,7 +90,7 @@ impl<J: Jitter> Entry<J> {
         lease.visit(visitor);
         match place {
             Place::Slot(slot) => visitor.machine(slot),
-            Place::Claim { claim: Claim { periodic, timer, tick, end: _ }, name: _ } => {
+            Place::Claim { claim: Claim { periodic, timer, tick, end: _, beside: _ }, name: _ } => {
                 periodic.visit(visitor);
                 timer.visit(visitor);
                 visitor.tick_number(tick);

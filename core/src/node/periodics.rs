@@ -20,6 +20,8 @@ pub(super) struct Claim {
     pub(super) timer: TimerKey,
     pub(super) tick: u64,
     pub(super) end: ClaimEnd,
+    /// The run has a lease of its own.
+    pub(super) beside: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -249,7 +251,9 @@ impl<J: Jitter> Node<J> {
         let key = LeaseKey(self.next_machine());
         let lease = Lease::new(self.now, key, options, self.jitter.0.fork());
         if let Some(entry) = self.periodics.get(&periodic) {
-            let claim = Claim { periodic, timer: entry.periodic.timer, tick, end: ClaimEnd::NotStarted };
+            let beside = entry.periodic.options.lease.is_some();
+            let timer = entry.periodic.timer;
+            let claim = Claim { periodic, timer, tick, end: ClaimEnd::NotStarted, beside };
             let place = Place::Claim { claim, name: entry.name.clone() };
             self.insert_lease(key, lease, place, Some(worker));
         }
@@ -272,7 +276,7 @@ impl<J: Jitter> Node<J> {
 
     /// What the lease of a claim says to the store, in the terms of claims.
     pub(super) fn as_claim(&self, claim: Claim, output: Output) -> Output {
-        let Claim { periodic, tick, end, .. } = claim;
+        let Claim { periodic, tick, end, timer: _, beside: _ } = claim;
         match output {
             Output::Command(Command::Acquire { id, lease, n, ttl, floor, wait: _, timeout }) => {
                 let job = self.periodics.get(&periodic).map(|entry| &entry.periodic);

@@ -1,6 +1,6 @@
 //! A seeded simulation of fleets of real nodes, in virtual time.
 //!
-//! Each fleet has three to six processes, some leases, a store, and a network, clocks, users, workers and work that
+//! Each fleet has three to six processes, some leases, half of them periodic jobs and a timer, a store, and a network, clocks, users, workers and work that
 //! misbehave. A course begins with trouble, in which each class of [faults](Fault) is on in half of the fleets. Then a
 //! core of the fleet is healed, at least a majority and the store, and must make progress though the rest stays broken:
 //! recover, lose nothing, take over from a holder that dies, and end in order.
@@ -51,6 +51,8 @@ const MOST_NAMES: usize = 3;
 /// The TTLs of fleets; the driver's delays in trouble are too long for shorter ones.
 const TTLS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(1), Duration::from_millis(300), Duration::from_secs(4)];
+/// The most periodic jobs that a fleet has.
+const MOST_JOBS: usize = 2;
 /// How long workers rest.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
@@ -91,17 +93,26 @@ pub enum Plant {
     ReleaseIgnoresOwner,
     /// A store that gives tokens again after a restart.
     TokensAgain,
+    /// A store that renews the claim of a tick for anybody.
+    RenewsAnyClaim,
+    /// A store that lets anybody finish the claim of a tick.
+    FinishesAnyClaim,
+    /// A store that grants ticks below the last one, and those that were run.
+    ClaimsBelowLast,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::NoMargin,
         Self::RepeatedJitter,
         Self::AcquireRaisesToken,
         Self::RenewIgnoresToken,
         Self::ReleaseIgnoresOwner,
         Self::TokensAgain,
+        Self::RenewsAnyClaim,
+        Self::FinishesAnyClaim,
+        Self::ClaimsBelowLast,
     ];
 }
 
@@ -291,7 +302,7 @@ fn course(fleet: &mut Fleet, settings: &Settings) {
     fleet.heal();
     fleet.recover();
     fleet.settled();
-    fleet.run_for(5 * ttl);
+    fleet.run_for((5 * ttl).max(fleet.patience()));
     fleet.bereave();
     fleet.run_for(2 * ttl);
     fleet.settled();

@@ -224,3 +224,39 @@ pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct>
         | Command::StopWorkload { .. } => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{ClaimEnd, Incarnation, Overlap, Timestamp};
+
+    use super::*;
+
+    /// T2: a request that is executed when the run that it asks for has begun and its claim is over is another attempt,
+    /// though it comes from the same owner, who gives its grant back as not started.
+    #[test]
+    fn a_late_request_of_the_same_owner_gives_no_attempt_back() {
+        let mut store = ModelStore::default();
+        let name = TimerName::new("t").expect("a fine name");
+        let identity = |n| Identity::new("node", Incarnation::new(n)).expect("a fine name");
+        let ttl = Duration::from_secs(1);
+        let claim = |owner: Owner| {
+            let (floor, overlap, metadata) = (Token::ZERO, Overlap::Skip, Metadata::new());
+            TimerAct::Claim(TickClaim { tick: 1, owner, ttl, floor, attempts: 1, overlap, metadata })
+        };
+        let at = |seconds: i64| StoreTime {
+            wall: Timestamp::from_nanos(seconds * 1_000_000_000),
+            now: Instant::from_nanos(seconds as u64 * 1_000_000_000),
+        };
+        let (own, other) = (identity(1).owner(Acquisition(1)), identity(2).owner(Acquisition(1)));
+        store.execute_timer(at(0), &name, &TimerAct::Read { schedule: "every 1s".into(), last: None });
+        let granted = store.execute_timer(at(1), &name, &claim(own.clone()));
+        assert!(matches!(granted, TimerAnswer::Granted(_)));
+        // The run begins, its process is paused, and an older request of its arrives.
+        let late = store.execute_timer(at(3), &name, &claim(own.clone()));
+        if let TimerAnswer::Granted(token) = late {
+            let (token, end) = (Some(token), ClaimEnd::NotStarted);
+            store.execute_timer(at(3), &name, &TimerAct::Finish { tick: 1, owner: own, token, end });
+        }
+        assert_eq!(store.execute_timer(at(4), &name, &claim(other)), TimerAnswer::Taken);
+    }
+}

@@ -337,14 +337,13 @@ fn a_claim_that_arrives_after_its_owner_gave_it_back_uses_up_no_attempt() {
     store.gets(TickClaim { attempts: 2, ..claim(2, 1) });
 }
 
+/// The request may be an old one, and the run may have begun under a later one, whose process was paused since.
 #[test]
-fn an_owner_that_still_asks_after_its_claim_ran_out_has_not_begun() {
+fn an_owner_that_asks_after_its_claim_ran_out_makes_another_attempt() {
     let mut store = Store::with_timer();
-    let first = store.gets(claim(1, 1));
+    store.gets(claim(1, 1));
     store.pass(TTL);
-    let second = store.gets(claim(1, 1));
-    assert!(second > first, "others may have seen it as over");
-    assert_eq!(store.claims()[0].begun, 1);
+    assert_eq!(store.claim(1, 1), TimerAnswer::Taken);
 }
 
 #[test]

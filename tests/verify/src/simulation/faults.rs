@@ -53,11 +53,16 @@ pub enum Fault {
     Limits,
     /// Work that does not stop when it is stopped hard.
     Stuck,
+    /// Everybody has periodic jobs and a timer, too.
+    Jobs,
+    /// The store's wall clock is set in both directions, timers are forgotten, and not all instances ask for the same
+    /// schedule.
+    Wall,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Reordering,
         Self::Delay,
         Self::Loss,
@@ -81,6 +86,8 @@ impl Fault {
         Self::Crowd,
         Self::Limits,
         Self::Stuck,
+        Self::Jobs,
+        Self::Wall,
     ];
 }
 
@@ -92,8 +99,12 @@ impl Faults {
     /// None.
     pub const NONE: Self = Self(0);
     /// What a healthy fleet lives with.
-    pub const BENIGN: Self =
-        Self(1 << Fault::Reordering as u32 | 1 << Fault::Drift as u32 | 1 << Fault::Workers as u32);
+    pub const BENIGN: Self = Self(
+        1 << Fault::Reordering as u32
+            | 1 << Fault::Drift as u32
+            | 1 << Fault::Workers as u32
+            | 1 << Fault::Jobs as u32,
+    );
 
     /// Each with an even chance.
     pub fn swarm(tape: &mut Tape) -> Self {

@@ -9,6 +9,7 @@ use tenure_core::{
     Command, CommandId, Event, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName, Node, Rate,
     Reply, SplitMix, StoreClock, Token,
 };
+use tenure_store::TimerAct;
 
 use super::clock::Clock;
 use super::faults::{Fault, Faults};
@@ -23,6 +24,7 @@ use super::{MOST_MEMBERS, MOST_NAMES, Plant, Settings, TTLS, Violation};
 mod by_hand;
 mod driver;
 mod healing;
+mod jobs;
 mod network;
 mod trouble;
 mod users;
@@ -63,6 +65,9 @@ enum Happening {
     Request { life: usize, name: usize, command: Command, served: bool },
     Answer { life: usize, id: CommandId, reply: Reply },
     Hint { life: usize, event: Event },
+    TimerRequest { life: usize, schedule: usize, id: CommandId, act: TimerAct, served: bool },
+    Read { life: usize, event: Event },
+    Job { life: usize, schedule: usize },
     Finish { life: usize, lease: LeaseKey },
     Work { life: usize, lease: LeaseKey },
     Write { life: usize, name: usize, token: Token },
@@ -101,6 +106,7 @@ impl Fleet {
         let config = varied(&mut tape, config, &assumed);
         let jitter = tape.base().below(1 << 32) << 32;
         let clock = clock(&mut tape, faults, MOST_MEMBERS);
+        let wall = Clock::new(jobs::WALL, drift(&mut tape, faults, MOST_MEMBERS));
         let world = World {
             now: 0,
             phase: Phase::Trouble,
@@ -108,7 +114,13 @@ impl Fleet {
             has_workers: by_hand || faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
             timing: config.resolve(&assumed).expect("they fit"),
-            store: Store::new(clock, settings.plant),
+            schedules: Vec::new(),
+            jobs: 0,
+            exact: !faults.has(Fault::WildDrift),
+            claims_trusted_from: Vec::new(),
+            forgotten: Vec::new(),
+            wall_set_back: None,
+            store: Store::new(clock, wall, settings.plant),
             members: Vec::new(),
             lives: Vec::new(),
             resource: Resource::default(),
@@ -134,6 +146,9 @@ impl Fleet {
             trace: None,
             violation: None,
         };
+        if faults.has(Fault::Jobs) {
+            fleet.make_schedules();
+        }
         for index in 0..members {
             let clock = self::clock(&mut fleet.tape, faults, index);
             let (life, node) = fleet.born(index);
@@ -146,6 +161,8 @@ impl Fleet {
                 hears: true,
                 candidacies: Vec::new(),
                 workers: Vec::new(),
+                jobs: Vec::new(),
+                timers: Vec::new(),
                 heard_at: Instant::ZERO,
                 interrupted: false,
                 shut: false,
@@ -215,7 +232,11 @@ impl Fleet {
             }
             Happening::Request { life, name, command, served } => self.arrive(life, name, command, served),
             Happening::Answer { life, id, reply } => self.hear(life, Event::Reply { id, reply }),
-            Happening::Hint { life, event } => self.hear(life, event),
+            Happening::Hint { life, event } | Happening::Read { life, event } => self.hear(life, event),
+            Happening::TimerRequest { life, schedule, id, act, served } => {
+                self.arrive_timer(life, schedule, id, act, served);
+            }
+            Happening::Job { life, schedule } => self.start_again(life, schedule),
             Happening::Finish { life, lease } => self.finish(life, lease),
             Happening::Work { life, lease } => self.work(life, lease),
             Happening::Write { life, name, token } => {
@@ -237,8 +258,14 @@ impl Fleet {
     }
 
     fn plan(&mut self, at: u64, what: Happening) {
-        let is_message =
-            matches!(what, Happening::Request { .. } | Happening::Answer { .. } | Happening::Hint { .. });
+        let is_message = matches!(
+            what,
+            Happening::Request { .. }
+                | Happening::Answer { .. }
+                | Happening::Hint { .. }
+                | Happening::TimerRequest { .. }
+                | Happening::Read { .. }
+        );
         let at = if self.by_hand && is_message { u64::MAX } else { at };
         self.serial += 1;
         self.agenda.insert((at, self.serial), what);

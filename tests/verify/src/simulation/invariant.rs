@@ -3,11 +3,14 @@
 use super::Violation;
 use super::world::{Fact, World};
 
+mod c1_claims_are_owned;
+mod c2_one_run_at_a_time;
 mod calm;
 mod fresh_jitter;
 mod l1_takeover;
 mod l2_no_needless_loss;
 mod l3_recovery;
+mod l4_jobs_go_on;
 mod limits_are_kept;
 mod orderly_end;
 mod r1_not_yours_is_lost;
@@ -22,6 +25,11 @@ mod s6_tokens_rise;
 mod s7_lost_is_lost;
 mod s8_twice_is_once;
 mod s9_own_release;
+mod t1_never_early;
+mod t2_once_in_order;
+mod t3_no_drift;
+mod t4_never_back;
+mod t5_all_are_told;
 mod w1_one_run;
 mod w2_starts_while_valid;
 mod w3_released_after_exit;
@@ -90,6 +98,14 @@ invariants! {
     r1: r1_not_yours_is_lost::NotYoursIsLost,
     r2: r2_late_grant_goes_back::LateGrantGoesBack,
     r3: r3_looks_after_watch::LooksAfterWatch,
+    t1: t1_never_early::NeverEarly,
+    t2: t2_once_in_order::OnceInOrder,
+    t3: t3_no_drift::NoDrift,
+    t4: t4_never_back::NeverBack,
+    t5: t5_all_are_told::AllAreTold,
+    c1: c1_claims_are_owned::ClaimsAreOwned,
+    c2: c2_one_run_at_a_time::OneRunAtATime,
+    l4: l4_jobs_go_on::JobsGoOn,
     limits: limits_are_kept::Limits,
     jitter: fresh_jitter::FreshJitter,
     calm: calm::Calm,

@@ -182,6 +182,7 @@ impl Watcher {
             Fact::Written { accepted: false, .. } => self.marks.hit(Mark::WriteRefused),
             Fact::Lost { what: "answer", .. } => self.marks.hit(Mark::ReplyLost),
             Fact::Struck { member, what } => self.struck(world, *member, *what),
+            Fact::TimerExecuted { .. } | Fact::TimerNoticed { .. } | Fact::ClaimNoticed { .. } => {}
             Fact::Written { .. } | Fact::Lost { .. } | Fact::Polled { .. } | Fact::Started { .. } => {}
             Fact::WorkEnded { member, lease, worker: Some(worker), exit } => {
                 self.workload_ended(world, *member, *lease, *worker, *exit);

@@ -1,8 +1,8 @@
 //! The processes of a fleet.
 
 use tenure_core::{
-    Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, SplitMix, StopReason, Token, WorkerKey,
-    WorkerOptions,
+    Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, PeriodicKey, SplitMix, StopReason,
+    TimerKey, Token, WorkerKey, WorkerOptions,
 };
 
 use super::clock::Clock;
@@ -26,6 +26,10 @@ pub(super) struct Member {
     pub(super) candidacies: Vec<Candidacy>,
     /// Its workers.
     pub(super) workers: Vec<Worker>,
+    /// Its periodic jobs, and which of the fleet's each is.
+    pub(super) jobs: Vec<(PeriodicKey, usize)>,
+    /// Its timers that are no job's, and which of the fleet's each is.
+    pub(super) timers: Vec<(TimerKey, usize)>,
     /// What its clock showed when an event last went in.
     pub(super) heard_at: Instant,
     /// It was stopped while it carried out outputs, and some are left.
@@ -63,8 +67,10 @@ pub(super) struct Candidacy {
     pub(super) lease: LeaseKey,
     /// The worker that it is of.
     pub(super) worker: Option<WorkerKey>,
-    /// The index of its name.
+    /// The index of its name; [`CLAIM`] for the claim of a tick.
     pub(super) name: usize,
+    /// The job and the number of the tick, if it is for a run.
+    pub(super) run: Option<(usize, u64)>,
     /// What was asked for.
     pub(super) options: LeaseOptions,
     /// By when it must be decided, on its member's clock.
@@ -82,6 +88,9 @@ pub(super) struct Candidacy {
     /// The application gave it up, or was told that it is over.
     pub(super) over: bool,
 }
+
+/// In place of the name of a lease: it is the claim of a tick.
+pub(super) const CLAIM: usize = usize::MAX;
 
 /// A worker.
 #[derive(Clone, Debug)]
@@ -109,6 +118,7 @@ impl Candidacy {
             lease,
             worker: None,
             name,
+            run: None,
             options,
             decide_by: None,
             stop_by: None,

@@ -1,6 +1,7 @@
 //! The store of a fleet: the model, its clock, and the bugs that are planted in it.
 
-use tenure_core::{Command, Instant, LeaseName, Reply, Token};
+use tenure_core::{Command, Instant, LeaseName, Reply, TimerName, Timestamp, Token};
+use tenure_store::{StoreTime, TimerAct, TimerAnswer, TimerRecord};
 
 use super::Plant;
 use super::clock::Clock;
@@ -13,6 +14,8 @@ pub(super) struct Store {
     pub(super) model: ModelStore,
     /// Its clock.
     pub(super) clock: Clock,
+    /// Its wall clock, by which timers go.
+    pub(super) wall: Clock,
     /// Until when it takes longer than usual, in true time.
     pub(super) slow_until: u64,
     /// Until when it is not there, in true time.
@@ -35,10 +38,20 @@ pub(super) enum Absence {
 }
 
 impl Store {
-    pub(super) fn new(clock: Clock, plant: Option<Plant>) -> Self {
+    pub(super) fn new(clock: Clock, wall: Clock, plant: Option<Plant>) -> Self {
         let (model, highest) = (ModelStore::default(), Token::ZERO);
         let absence = Absence::Mixed;
-        Self { model, clock, absence, slow_until: 0, down_until: 0, ignores_floor: false, highest, plant }
+        Self {
+            model,
+            clock,
+            wall,
+            absence,
+            slow_until: 0,
+            down_until: 0,
+            ignores_floor: false,
+            highest,
+            plant,
+        }
     }
 
     /// Executes a command at `now`, in true time.
@@ -62,6 +75,58 @@ impl Store {
         let done = self.model.execute(shown, from, name, &command);
         self.highest = self.highest.max(self.model.high_water);
         done
+    }
+
+    /// What its wall clock shows at `now`, in true time.
+    pub(super) fn wall(&self, now: u64) -> Timestamp {
+        Timestamp::from_nanos(i64::try_from(self.wall.at(now).as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Carries out an operation on a timer at `now`, in true time.
+    pub(super) fn execute_timer(&mut self, now: u64, name: &TimerName, act: &TimerAct) -> TimerAnswer {
+        let time = StoreTime { wall: self.wall(now), now: self.clock.at(now) };
+        let mut act = act.clone();
+        if self.ignores_floor
+            && let TimerAct::Claim(claim) = &mut act
+        {
+            claim.floor = Token::ZERO;
+        }
+        let answer = match self.planted_timer(time, name, &act) {
+            Some(answer) => answer,
+            None => self.model.execute_timer(time, name, &act),
+        };
+        self.highest = self.highest.max(self.model.high_water);
+        answer
+    }
+
+    /// What a store with a planted bug does instead.
+    fn planted_timer(&mut self, time: StoreTime, name: &TimerName, act: &TimerAct) -> Option<TimerAnswer> {
+        let record = self.model.timers.get_mut(name)?;
+        match (self.plant?, act) {
+            (Plant::RenewsAnyClaim, TimerAct::Renew { tick, ttl, .. }) => {
+                let claim = record.claims.iter_mut().find(|claim| claim.tick == *tick)?;
+                claim.ends = time.now + *ttl;
+                Some(TimerAnswer::Renewed)
+            }
+            (Plant::FinishesAnyClaim, TimerAct::Finish { tick, .. }) => {
+                record.claims.retain(|claim| claim.tick != *tick);
+                Some(TimerAnswer::Removed)
+            }
+            (Plant::ClaimsBelowLast, TimerAct::Claim(claim)) => {
+                let claimed = record.claimed;
+                record.claimed = claimed.min(claim.tick.saturating_sub(1));
+                let answer = self.model.execute_timer(time, name, act);
+                let record = self.model.timers.get_mut(name)?;
+                record.claimed = record.claimed.max(claimed);
+                Some(answer)
+            }
+            _ => None,
+        }
+    }
+
+    /// The record of a timer.
+    pub(super) fn timer(&self, name: &TimerName) -> Option<&TimerRecord> {
+        self.model.timers.get(name)
     }
 
     /// What a store with a planted bug does instead.

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use std::time::Duration;
+
 use tenure_core::{
-    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Notice, Reply,
-    Token, WorkerKey,
+    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Missed, Notice,
+    Overlap, Reply, TimerName, Token, WorkerKey,
 };
+use tenure_store::{TimerAct, TimerAnswer, TimerRecord};
 
 use super::member::{Member, Worker};
 use super::store::Store;
@@ -32,6 +35,18 @@ pub(super) struct World {
     pub(super) names: Vec<LeaseName>,
     /// The timing of all leases.
     pub(super) timing: LeaseTiming,
+    /// The periodic jobs, and, behind them, the timers that are no job's.
+    pub(super) schedules: Vec<Schedule>,
+    /// How many of these are jobs.
+    pub(super) jobs: usize,
+    /// No clock ever runs further off than is assumed, so that ticks must be exact.
+    pub(super) exact: bool,
+    /// By schedule: since when the store has kept the claims that it granted.
+    pub(super) claims_trusted_from: Vec<u64>,
+    /// By schedule: whether the store has ever forgotten it.
+    pub(super) forgotten: Vec<bool>,
+    /// When the store's wall clock was last set back.
+    pub(super) wall_set_back: Option<u64>,
     /// The store.
     pub(super) store: Store,
     /// The places in the fleet.
@@ -44,6 +59,25 @@ pub(super) struct World {
     pub(super) trusted_from: u64,
     /// Whether the store has kept the highest token.
     pub(super) tokens_kept: bool,
+}
+
+/// A periodic job, or a timer that is no job's.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    /// Its name at the store.
+    pub(super) name: TimerName,
+    /// The period that instances ask for: the first, or some of them the other.
+    pub(super) periods: [Duration; 2],
+    /// What becomes of missed ticks.
+    pub(super) missed: Missed,
+    /// The limit of lateness.
+    pub(super) late_limit: Option<Duration>,
+    /// What becomes of ticks while a run is going on.
+    pub(super) overlap: Overlap,
+    /// How many runs of one tick may be begun.
+    pub(super) attempts: u32,
+    /// The index of the lease under which it runs.
+    pub(super) lease: Option<usize>,
 }
 
 /// What is expected of a fleet.
@@ -73,6 +107,16 @@ impl World {
     /// Whether what this member believes must be true: neither its clock nor the store broke the assumptions.
     pub(super) fn trusts(&self, member: usize) -> bool {
         self.now >= self.trusted_from && self.now >= self.members[member].trusted_from
+    }
+
+    /// The place of a timer among the schedules.
+    pub(super) fn schedule(&self, name: &TimerName) -> Option<usize> {
+        self.schedules.iter().position(|schedule| schedule.name == *name)
+    }
+
+    /// The record of a schedule.
+    pub(super) fn record(&self, schedule: usize) -> Option<&TimerRecord> {
+        self.store.timer(&self.schedules[schedule].name)
     }
 
     /// Whether this process still runs, perhaps paused.
@@ -115,6 +159,41 @@ pub(super) enum Fact<'a> {
         reply: Option<Reply>,
         /// The unexpired record afterwards.
         after: Option<&'a Record>,
+    },
+    /// The store has carried out an operation on a timer.
+    TimerExecuted {
+        /// The process that sent it.
+        life: usize,
+        /// Which schedule.
+        schedule: usize,
+        /// The command that it was.
+        id: CommandId,
+        /// What it was.
+        act: &'a TimerAct,
+        /// The record before.
+        before: Option<&'a TimerRecord>,
+        /// What the store answers.
+        answer: &'a TimerAnswer,
+        /// The record afterwards.
+        after: Option<&'a TimerRecord>,
+    },
+    /// A node has said something about a timer or a job to its application.
+    TimerNoticed {
+        /// Where.
+        member: usize,
+        /// Which schedule.
+        schedule: usize,
+        /// What.
+        notice: &'a Notice,
+    },
+    /// A node has said something about the claim of a tick to its application.
+    ClaimNoticed {
+        /// Where.
+        member: usize,
+        /// The job and the number of the tick.
+        run: (usize, u64),
+        /// What.
+        notice: &'a Notice,
     },
     /// An event is about to go into a node.
     Heard {
@@ -227,6 +306,9 @@ pub(super) enum What {
     StoreForgotTokens,
     StoreSet,
     StoreSetTooFar,
+    WallSet,
+    WallSetBack,
+    TimerForgotten,
     StoreSlow,
     Healed,
     Settled,
@@ -252,6 +334,18 @@ impl fmt::Display for Fact<'_> {
                     })
                 };
                 if before == after { Ok(()) } else { write!(f, " ({} -> {})", show(before), show(after)) }
+            }
+            Self::TimerExecuted { life, schedule, id, act, answer, after, .. } => {
+                write!(
+                    f,
+                    "store: process {life} about timer {schedule}: {id} {act:?} -> {answer:?} ({after:?})"
+                )
+            }
+            Self::TimerNoticed { member, schedule, notice } => {
+                write!(f, "node {member} says of timer {schedule}: {notice:?}")
+            }
+            Self::ClaimNoticed { member, run: (job, tick), notice } => {
+                write!(f, "node {member} says of tick {tick} of job {job}: {notice:?}")
             }
             Self::Heard { member, event } => write!(f, "node {member} hears {event:?}"),
             Self::Emitted { member, command } => write!(f, "node {member} emits {command}"),

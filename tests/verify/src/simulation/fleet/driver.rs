@@ -6,6 +6,7 @@ use tenure_core::{
     Command, Deadlines, Event, Exit, Instant, LeaseKey, Notice, Output, Stop, Token, WorkerKey,
 };
 
+use super::super::member::CLAIM;
 use super::{Condition, Fact, Fault, Fleet, Happening, Phase, SECOND, Violation};
 
 /// One event brings a node to say this much at most.
@@ -97,6 +98,13 @@ impl Fleet {
     fn command(&mut self, member: usize, command: Command) {
         self.note(&Fact::Emitted { member, command: &command });
         match &command {
+            Command::ReadTimer { .. }
+            | Command::ChangeTimer { .. }
+            | Command::ClaimTick { .. }
+            | Command::FinishTick { .. } => self.send_timer(member, &command),
+            Command::Renew { lease, .. } if self.world.members[member].node.claim(*lease).is_some() => {
+                self.send_timer(member, &command);
+            }
             Command::Acquire { lease, .. }
             | Command::Renew { lease, .. }
             | Command::Release { lease, .. } => match self.world.members[member].candidacy(*lease) {
@@ -114,10 +122,6 @@ impl Fleet {
                 self.ask_to_stop(member, *lease, *why);
             }
             Command::StopWorkload { lease, how: Stop::Hard, .. } => self.stop_hard(member, *lease),
-            Command::ReadTimer { .. }
-            | Command::ChangeTimer { .. }
-            | Command::ClaimTick { .. }
-            | Command::FinishTick { .. } => {}
         }
     }
 
@@ -134,7 +138,7 @@ impl Fleet {
             | Notice::WorkerEnded { worker } => self.worker_notice(member, *worker, notice),
             _ => match notice.lease() {
                 Some(lease) => self.lease_notice(member, lease, notice, cause),
-                None => debug_assert!(false, "{notice:?} is about nothing"),
+                None => self.timer_notice(member, notice),
             },
         }
     }
@@ -145,7 +149,11 @@ impl Fleet {
         let Some(name) = node.candidacy(lease).map(|candidacy| candidacy.name) else {
             return self.unknown(member, lease);
         };
-        self.note(&Fact::Noticed { member, name, notice, cause });
+        let run = self.world.members[member].candidacy(lease).and_then(|candidacy| candidacy.run);
+        match run.filter(|_| name == CLAIM) {
+            Some(run) => self.note(&Fact::ClaimNoticed { member, run, notice }),
+            None => self.note(&Fact::Noticed { member, name, notice, cause }),
+        }
         let Some(candidacy) = self.world.members[member].candidacy_mut(lease) else { return };
         match notice {
             Notice::Acquired { token, deadlines, .. } => {
@@ -154,7 +162,7 @@ impl Fleet {
                 // What was stopped in between is late.
                 candidacy.stop_by = candidacy.options.max_hold.filter(|_| !late).map(stop_by);
                 candidacy.held = Some(*token);
-                // A worker's workload is started by a command of its own.
+                // A worker's workload, and a job's run, is started by a command of its own.
                 if candidacy.worker.is_none() {
                     self.begin(member, lease, None, *token, *deadlines);
                 }
@@ -171,7 +179,7 @@ impl Fleet {
             Notice::Ended { .. } => {
                 let of_worker = candidacy.worker.is_some();
                 self.world.members[member].candidacies.retain(|candidacy| candidacy.lease != lease);
-                if !of_worker {
+                if !of_worker && name != CLAIM {
                     self.plan_stand(life, name);
                 }
             }
@@ -182,6 +190,14 @@ impl Fleet {
     fn worker_notice(&mut self, member: usize, key: WorkerKey, notice: &Notice) {
         let node = &mut self.world.members[member];
         let life = node.life;
+        if let Notice::Campaigning { lease, .. } = notice
+            && let Some((periodic, due)) = node.node.run(key)
+        {
+            return self.claims(member, key, *lease, periodic, due.tick.n);
+        }
+        if !node.workers.iter().any(|worker| worker.key == key) && node.node.worker_name(key).is_none() {
+            return self.run_notice(member, key, notice);
+        }
         let Some(worker) = node.workers.iter().find(|worker| worker.key == key).cloned() else {
             let what = format!("node {member} speaks of {key}, which has ended");
             self.violation.get_or_insert(Violation::new("what has ended stays silent", what));

@@ -4,7 +4,7 @@ use tenure_core::Token;
 
 use super::super::MOST_MEMBERS;
 use super::super::invariant::{OrderlyEnd, Recovery};
-use super::super::member::Worker;
+use super::super::member::{CLAIM, Candidacy, Worker};
 use super::{Condition, Fault, Faults, Fleet, Happening, MS, Phase, What, drift};
 
 impl Fleet {
@@ -37,7 +37,11 @@ impl Fleet {
     fn calm_the_network(&mut self) {
         for ((at, _), what) in std::mem::take(&mut self.agenda) {
             match what {
-                Happening::Request { .. } | Happening::Answer { .. } | Happening::Hint { .. } => {
+                Happening::Request { .. }
+                | Happening::Answer { .. }
+                | Happening::Hint { .. }
+                | Happening::TimerRequest { .. }
+                | Happening::Read { .. } => {
                     let soon = self.world.now + self.tape.of(Fault::Delay).below(20 * MS);
                     self.plan(at.min(soon), what);
                 }
@@ -46,6 +50,7 @@ impl Fleet {
                 | Happening::Work { .. }
                 | Happening::Write { .. }
                 | Happening::Stand { .. }
+                | Happening::Job { .. }
                 | Happening::Expire { .. } => self.plan(at, what),
                 Happening::Act { .. }
                 | Happening::Strike { .. }
@@ -127,6 +132,7 @@ impl Fleet {
                 self.stand(member, name);
             }
         }
+        self.start_missing(member);
         self.pump(member, None);
         self.resync(member);
     }
@@ -148,7 +154,8 @@ impl Fleet {
         let core = self.world.members.iter().filter(|member| member.core).count();
         let holds = |member: &usize| {
             let node = &self.world.members[*member];
-            node.core && node.candidacies.iter().any(|candidacy| candidacy.held.is_some())
+            let holds = |candidacy: &Candidacy| candidacy.held.is_some() && candidacy.name != CLAIM;
+            node.core && node.candidacies.iter().any(holds)
         };
         let holders: Vec<usize> = (0..self.world.members.len()).filter(holds).collect();
         if core < 2 || holders.is_empty() {

@@ -8,7 +8,7 @@ use super::super::store::Absence;
 use super::{Condition, Fault, Fleet, Happening, Phase, SECOND, STEP, What, drift};
 
 /// What strikes now and then; the other faults concern single messages and users.
-pub(super) const STRIKES: [Fault; 11] = [
+pub(super) const STRIKES: [Fault; 12] = [
     Fault::Partition,
     Fault::Crash,
     Fault::Pause,
@@ -20,6 +20,7 @@ pub(super) const STRIKES: [Fault; 11] = [
     Fault::WildStep,
     Fault::Slow,
     Fault::Lies,
+    Fault::Wall,
 ];
 /// The longest time between two strikes of a kind.
 const LULL: u64 = 6 * SECOND;
@@ -63,6 +64,7 @@ impl Fleet {
                 self.struck(None, What::StoreSlow);
             }
             Fault::Lies => self.lie(member),
+            Fault::Wall => self.upset_timers(),
             _ => {}
         }
     }
@@ -100,6 +102,8 @@ impl Fleet {
         node.condition = Condition::Down;
         node.candidacies.clear();
         node.workers.clear();
+        node.jobs.clear();
+        node.timers.clear();
         node.interrupted = false;
         node.inbox.clear();
         node.alarm = None;
@@ -233,6 +237,8 @@ impl Fleet {
     /// The store comes again with nothing. Its wall clock keeps the tokens rising, unless that is wrong as well.
     fn wipe(&mut self) {
         self.world.store.model.records.clear();
+        self.world.store.model.timers.clear();
+        self.world.forgotten.fill(true);
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
         self.struck(None, What::StoreWiped);
         let forgets = self.tape.of(Fault::Wipe).below(3);

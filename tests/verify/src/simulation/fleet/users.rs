@@ -21,6 +21,7 @@ impl Fleet {
                 self.stand(member, name);
             }
         }
+        self.start_missing(member);
         self.pump(member, None);
     }
 
@@ -63,7 +64,7 @@ impl Fleet {
         node.workers.push(Worker { key, name, options, draining: false });
     }
 
-    fn lease_options(&mut self, member: usize) -> LeaseOptions {
+    pub(super) fn lease_options(&mut self, member: usize) -> LeaseOptions {
         let mut options = LeaseOptions::new(self.world.timing);
         options.grace = GRACE;
         if self.chance(Fault::Limits, member, 3) {
@@ -121,7 +122,10 @@ impl Fleet {
         }
         let users = self.tape.at(Fault::Users, member);
         let (index, action, little) = (users.pick(count), users.below(6), users.one_in(4));
-        let Candidacy { lease, worker, name, work, .. } = self.world.members[member].candidacies[index];
+        let Candidacy { lease, worker, name, work, run, .. } = self.world.members[member].candidacies[index];
+        if run.is_some() {
+            return self.act_on_job(member, lease, work.is_some(), action, little);
+        }
         let now = self.reads_clock(member);
         match (action, worker) {
             (1, _) if work.is_some() => self.exited(member, lease, Exit::Completed),

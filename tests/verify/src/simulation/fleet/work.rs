@@ -11,6 +11,11 @@ impl Fleet {
         if let Some(candidacy) = self.world.members[member].candidacy_mut(lease) {
             candidacy.work = Some(Work { token, asked: None, stuck: None });
         }
+        if let Some((job, _)) =
+            self.world.members[member].candidacy(lease).and_then(|candidacy| candidacy.run)
+        {
+            return self.plan_end_of_run(member, job, lease);
+        }
         if self.chance(Fault::Users, member, 3) {
             let at = self.world.now + 1 + self.tape.at(Fault::Users, member).below(5 * SECOND);
             self.plan(at, Happening::Finish { life, lease });

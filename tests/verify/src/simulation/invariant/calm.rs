@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use tenure_core::{Command, Event, LeaseKey};
+use tenure_core::{Command, Event, LeaseKey, TimerKey};
 
 use super::{Invariant, ensure};
 use crate::simulation::world::{Fact, SECOND, World};
@@ -22,6 +22,7 @@ struct Span {
     done: u64,
     hints: u64,
     requests: BTreeMap<LeaseKey, u64>,
+    reads: BTreeMap<TimerKey, u64>,
 }
 
 /// What a node hears, emits and says for each lease of the fleet, in a TTL or a second: users don't act by TTLs.
@@ -36,6 +37,8 @@ impl Invariant for Calm {
         let (Fact::Heard { member, .. }
         | Fact::Emitted { member, .. }
         | Fact::Noticed { member, .. }
+        | Fact::ClaimNoticed { member, .. }
+        | Fact::TimerNoticed { member, .. }
         | Fact::WorkerNoticed { member, .. }) = fact
         else {
             return Ok(());
@@ -46,20 +49,35 @@ impl Invariant for Calm {
             *span = Span { begin: world.now, ..Span::default() };
         }
         span.done += 1;
-        ensure(span.done <= MOST_DONE * world.names.len() as u64 * (1 + ttl / SECOND), || {
+        let things = (world.names.len() + world.schedules.len()) as u64;
+        ensure(span.done <= MOST_DONE * things * (1 + ttl / SECOND), || {
             format!("node {member} did {} things within {} ns", span.done, world.now - span.begin)
         })?;
         match fact {
             Fact::Heard { event: Event::Hint { .. } | Event::Resync, .. } => span.hints += 1,
             Fact::Emitted {
                 command:
-                    Command::Acquire { lease, .. } | Command::Renew { lease, .. } | Command::Release { lease, .. },
+                    Command::Acquire { lease, .. }
+                    | Command::Renew { lease, .. }
+                    | Command::Release { lease, .. }
+                    | Command::ClaimTick { lease, .. }
+                    | Command::FinishTick { lease, .. },
                 ..
             } => {
                 let requests = span.requests.entry(*lease).or_default();
                 *requests += 1;
                 ensure(*requests <= MOST_REQUESTS + span.hints, || {
                     format!("node {member} asked {requests} times within a TTL for {lease}")
+                })?;
+            }
+            Fact::Emitted {
+                command: Command::ReadTimer { timer, .. } | Command::ChangeTimer { timer, .. },
+                ..
+            } => {
+                let reads = span.reads.entry(*timer).or_default();
+                *reads += 1;
+                ensure(*reads <= MOST_REQUESTS * (1 + ttl / SECOND), || {
+                    format!("node {member} asked {reads} times within a TTL for {timer}")
                 })?;
             }
             _ => {}

@@ -3,6 +3,7 @@ use std::time::Duration;
 use tenure_core::Notice;
 
 use super::{Invariant, ensure};
+use crate::simulation::member::CLAIM;
 use crate::simulation::world::{Fact, MS, Phase, World};
 
 /// L1: "When a holder dies, a healthy candidate holds the lease a TTL (by the slower of the store's clock and its own),
@@ -54,7 +55,8 @@ impl Invariant for Takeover {
         let Phase::Bereft { since, victim } = world.phase else { return Ok(()) };
         if self.begun != Some(since) {
             self.begun = Some(since);
-            let held = world.members[victim].candidacies.iter().filter(|candidacy| candidacy.held.is_some());
+            let held = world.members[victim].candidacies.iter();
+            let held = held.filter(|candidacy| candidacy.held.is_some() && candidacy.name != CLAIM);
             self.due = held.map(|candidacy| (candidacy.name, Self::due(world, candidacy.name))).collect();
         }
         for (name, due) in &self.due {

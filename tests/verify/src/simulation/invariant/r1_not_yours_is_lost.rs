@@ -25,7 +25,10 @@ impl Invariant for NotYoursIsLost {
                 renewals.insert(*id, *lease);
             }
             // It is on its way back already.
-            Fact::Emitted { member, command: Command::Release { lease, .. } } => {
+            Fact::Emitted {
+                member,
+                command: Command::Release { lease, .. } | Command::FinishTick { lease, .. },
+            } => {
                 let renewals = self.renewals.entry(world.members[*member].life).or_default();
                 renewals.retain(|_, other| other != lease);
             }

@@ -1,4 +1,5 @@
 use super::{Invariant, ensure};
+use crate::simulation::member::CLAIM;
 use crate::simulation::world::World;
 
 /// S2: "While a node takes itself for the holder with token k, the store's record is this owner's, has token k, and is
@@ -19,7 +20,7 @@ impl Invariant for Belief {
                 continue;
             }
             let local = member.local(world.now);
-            for candidacy in &member.candidacies {
+            for candidacy in member.candidacies.iter().filter(|candidacy| candidacy.name != CLAIM) {
                 let Some(token) = candidacy.held else { continue };
                 let believes =
                     member.node.deadlines(candidacy.lease).is_some_and(|ends| local < ends.valid_until);

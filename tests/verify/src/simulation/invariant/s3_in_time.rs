@@ -37,7 +37,7 @@ impl Invariant for InTime {
                 self.fences.entry(life).or_default().insert(*lease, deadlines.fence_at);
             }
             Fact::WorkEnded { member, lease, .. } => self.forget(world.members[*member].life, *lease),
-            Fact::Noticed { member, notice, .. } => {
+            Fact::Noticed { member, notice, .. } | Fact::ClaimNoticed { member, notice, .. } => {
                 let (now, life) = (world.members[*member].heard_at, world.members[*member].life);
                 match notice {
                     Notice::Renewed { lease, deadlines } => {

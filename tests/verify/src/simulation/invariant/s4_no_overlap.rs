@@ -1,5 +1,6 @@
 use super::{Invariant, ensure};
 use crate::simulation::MOST_NAMES;
+use crate::simulation::member::CLAIM;
 use crate::simulation::world::World;
 
 /// S4: "A unit of work that fits in what remains never runs beside another owner's, unless its process was paused
@@ -20,7 +21,7 @@ impl Invariant for NoOverlap {
             if !member.is_up() || !world.trusts(index) {
                 continue;
             }
-            for candidacy in &member.candidacies {
+            for candidacy in member.candidacies.iter().filter(|candidacy| candidacy.name != CLAIM) {
                 if candidacy.work.is_some_and(|work| work.stuck.is_none()) {
                     let other = workers[candidacy.name].replace(index);
                     ensure(other.is_none(), || {

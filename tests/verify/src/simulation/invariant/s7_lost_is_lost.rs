@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{LeaseKey, Notice, Token};
 
 use super::{Invariant, ensure};
+use crate::simulation::member::CLAIM;
 use crate::simulation::world::{Fact, World};
 
 /// S7: "After `Lost` with token k nothing is valid under k again."
@@ -23,8 +24,14 @@ impl Invariant for LostIsLost {
     const NAME: &'static str = "S7 lost is lost";
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
+        // A job has tokens of its own.
+        let name = &match fact {
+            Fact::Noticed { name, .. } => *name,
+            Fact::ClaimNoticed { run: (job, _), .. } => CLAIM - job,
+            _ => CLAIM,
+        };
         match fact {
-            Fact::Noticed { member, name, notice, .. } => {
+            Fact::Noticed { member, notice, .. } | Fact::ClaimNoticed { member, notice, .. } => {
                 let life = world.members[*member].life;
                 match notice {
                     Notice::Lost { lease, token, .. } => {
@@ -35,7 +42,9 @@ impl Invariant for LostIsLost {
                     Notice::Acquired { token, .. } => {
                         let lost =
                             self.lost.get(&life).is_some_and(|lost| lost.tokens.contains(&(*name, *token)));
-                        ensure(!lost, || {
+                        // A job that begins anew does not know what a store gave to the one before, and has forgotten.
+                        let known = matches!(fact, Fact::Noticed { .. }) || world.tokens_kept;
+                        ensure(!lost || !known, || {
                             format!("node {member} holds lease {name} under the lost token {token}")
                         })?;
                     }

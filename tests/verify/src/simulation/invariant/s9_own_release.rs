@@ -12,7 +12,10 @@ impl Invariant for OwnRelease {
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
         match fact {
-            Fact::Emitted { member, command: Command::Release { lease, token, .. } } => {
+            Fact::Emitted {
+                member,
+                command: Command::Release { lease, token, .. } | Command::FinishTick { lease, token, .. },
+            } => {
                 let node = &world.members[*member];
                 // The token of an older grant to the same candidate may be given back meanwhile.
                 let valid = node.node.valid(node.local(world.now), *lease);

@@ -12,7 +12,10 @@ impl Invariant for ReleasedAfterExit {
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
         match fact {
-            Fact::Emitted { member, command: Command::Release { lease, token, .. } } => {
+            Fact::Emitted {
+                member,
+                command: Command::Release { lease, token, .. } | Command::FinishTick { lease, token, .. },
+            } => {
                 let work = world.members[*member].candidacy(*lease).and_then(|candidacy| candidacy.work);
                 // A later grant to an owner that lost an earlier one may be given back while work ends.
                 ensure(work.is_none_or(|work| token.is_some_and(|token| token > work.token)), || {
