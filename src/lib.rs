@@ -81,6 +81,41 @@
 //! On Ctrl-C and SIGTERM, [`Tenure::scope`] asks the work to stop, and gives back what is held as it ends. Work that
 //! does not listen to [`Lease::stopping`] is dropped only after its [grace](Acquire::grace).
 //!
+//! # Timers, and whatever runs now and then in a fleet
+//! A [periodic job](Tenure::periodic) is run at each tick of a schedule, on one of the instances that have it: the store
+//! grants every tick once. Its schedule lives at the store and goes by the store's clock, so a restart or a deploy
+//! changes nothing: not the ticks, and not their numbers. A run is protected as work under a lease is, and recorded:
+//! who ran which tick, when, and how it ended.
+//!
+#![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
+#![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]
+//! # async fn send_reports(_: tenure::Tick, _: tenure::Token) -> Result<(), std::io::Error> { Ok(()) }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! use std::time::Duration;
+//!
+//! let reports = tenure
+//!     .periodic("reports", Duration::from_secs(600), |ctx: tenure::Ctx| async move {
+//!         let due = ctx.tick().expect("a run has a tick");
+//!         send_reports(due.tick, ctx.token()).await
+//!     })
+//!     .start()?;
+//! // ... the rest of the program, and in the end:
+//! reports.drain().await?;
+//! for run in tenure.jobs().history("reports").await? {
+//!     println!("{:?}: {:?}", run.index, run.state);
+//! }
+//! # tenure.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What happens to ticks while no instance is there, or while a run takes longer than the period, is up to
+//! [`missed`](PeriodicSetup::missed) and [`overlap`](PeriodicSetup::overlap); whether a run is repeated whose instance
+//! has died, to [`attempts`](PeriodicSetup::attempts). A [timer](Tenure::timer) alone gives its ticks to every instance,
+//! as a stream. What else is to be on record, the program [says itself](Jobs).
+//!
 //! # Features
 //! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
 //! one process. All are on by default.

@@ -211,7 +211,7 @@ impl State {
     }
 
     pub(crate) fn runs(&self, job: &JobName) -> Vec<RunRecord> {
-        self.jobs.get(job).into_iter().flatten().map(|run| run.record(self.now)).collect()
+        self.jobs.get(job).into_iter().flatten().map(|run| run.record(self.time())).collect()
     }
 
     pub(crate) fn forget_job(&mut self, job: &JobName) -> bool {

@@ -102,7 +102,7 @@ impl Transaction<'_> {
         if run.ended.is_none() && run.lives_until > self.now && (boot != self.boot || dead()) {
             run.lives_until = Instant::ZERO;
         }
-        run.record(self.now)
+        run.record(self.time())
     }
 
     /// At most `most` jobs after `after`, in the order of their names' bytes.

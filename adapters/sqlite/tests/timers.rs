@@ -90,8 +90,12 @@ fn a_format_older_than_the_first_is_refused() {
 
 #[test]
 fn a_timer_of_a_newer_format_is_an_error_that_names_it_and_can_be_forgotten() {
-    for (damage, word) in [("format = 2", "format 2"), ("base_n = -1", "damaged"), ("next_n = 5", "damaged")]
-    {
+    for (damage, word) in [
+        ("format = 2", "format 2"),
+        ("base_n = -1", "damaged"),
+        ("next_n = 5", "damaged"),
+        ("next_at = 5", "damaged"),
+    ] {
         let folder = Folder::new();
         let store = folder.store();
         read_timer(&store, "t");
@@ -153,6 +157,9 @@ fn claims_of_an_earlier_boot_are_over_and_their_ticks_run_again_if_they_may() {
     let token = claimed(&store, "t", 1, owner(1, 0), TTL);
     report(&store, "j", &owner(1, 0), TTL);
     let view = read_timer(&store, "t");
+    read_timer(&store, "u");
+    claimed(&store, "u", 1, owner(1, 1), TTL);
+    assert_eq!(finish(&store, "u", 1, owner(1, 1), ClaimEnd::Interrupted), TimerAnswer::Removed);
     block_on(store.close());
     let tables = ["store", "claim", "run"].map(|table| format!("UPDATE {table} SET boot = 'an earlier one'"));
     sql(&folder, &tables.join(";"));
@@ -164,6 +171,8 @@ fn claims_of_an_earlier_boot_are_over_and_their_ticks_run_again_if_they_may() {
     let answer = claim(&store, "t", 1, owner(3, 0), TTL);
     assert!(matches!(answer, TimerAnswer::Held { token, .. } if token == next), "{answer:?}");
     assert_eq!(runs(&store, "j")[0].state, RunState::Abandoned);
+    assert_eq!(claim(&store, "u", 1, owner(1, 1), TTL), TimerAnswer::Taken, "it has given that back");
+    claimed(&store, "u", 1, owner(2, 1), TTL);
 }
 
 #[test]
@@ -181,7 +190,12 @@ fn a_claim_passes_on_and_a_run_is_abandoned_at_once_when_their_process_is_killed
     other.kill();
     let entry = handles();
     assert!(entry.record.claims[0].ends < entry.time.now, "its owner is known to be dead");
-    assert_eq!(runs(&store, "j")[0].state, RunState::Abandoned);
+    let run = runs(&store, "j").remove(0);
+    assert_eq!(run.state, RunState::Abandoned);
+    assert!(
+        run.ended.is_some_and(|ended| ended <= entry.time.wall + LIMIT),
+        "not at the end of its TTL: {run:?}"
+    );
     let token = claimed(&store, "t", 1, owner(2, 0), TTL);
     assert_eq!(renew_claim(&store, "t", 1, owner(2, 0), token), TimerAnswer::Renewed);
 }
@@ -239,6 +253,34 @@ fn a_removed_file_loses_its_claims_and_one_that_was_put_back_revives_none() {
     assert_eq!(renew_claim(&store, "t", 1, owner(1, 0), token), TimerAnswer::NotYours);
     assert!(matches!(claim(&store, "t", 1, owner(2, 0), TTL), TimerAnswer::Held { .. }), "nor is it free");
     assert!(claimed(&store, "t", 1, owner(1, 0), TTL) > token, "asked again, it is a new grant");
+}
+
+#[test]
+fn a_store_that_can_not_be_opened_any_more_loses_its_claims_and_knows_nothing_of_its_timers() {
+    let folder = Folder::new();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let store = SqliteStore::open(inner.join("a.db")).unwrap();
+    read_timer(&store, "t");
+    let token = claimed(&store, "t", 1, owner(1, 0), TTL);
+    fs::rename(&inner, folder.path().join("moved")).unwrap();
+    fs::write(&inner, "no folder").unwrap();
+    assert_eq!(renew_claim(&store, "t", 1, owner(1, 0), token), TimerAnswer::NotYours, "lost for good");
+    let read = TimerAct::Read { schedule: READ.into(), last: None };
+    let error = timer(&store, "t", read).unwrap_err();
+    assert_eq!(error.topic, Some(Topic::from(&timer_name("t"))), "{error}");
+}
+
+#[test]
+fn a_token_is_above_those_of_the_claims_that_are_there_though_the_high_water_was_lost() {
+    let folder = Folder::new();
+    let store = folder.store();
+    read_timer(&store, "t");
+    claimed(&store, "t", 1, owner(1, 0), TTL);
+    sql(&folder, "UPDATE claim SET token = token * 2; UPDATE store SET high_water = 0");
+    assert_eq!(finish(&store, "t", 1, owner(1, 0), ClaimEnd::Interrupted), TimerAnswer::Removed);
+    let highest = block_on(store.timers(None, 1)).unwrap()[0].record.claims[0].token;
+    assert!(claimed(&store, "t", 1, owner(2, 0), TTL) > highest);
 }
 
 #[test]

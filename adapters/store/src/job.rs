@@ -150,12 +150,15 @@ impl KeptRun {
         true
     }
 
-    /// What is told of it at this time of the store's clock of expiry.
+    /// What is told of it at this time.
     #[must_use]
-    pub fn record(&self, now: Instant) -> RunRecord {
+    pub fn record(&self, time: StoreTime) -> RunRecord {
         let (state, ended) = match self.ended {
             Some((outcome, at)) => (RunState::Ended(outcome), Some(at)),
-            None if self.lives_until <= now => (RunState::Abandoned, Some(self.silent_from)),
+            // Its process may be known to have died before that.
+            None if self.lives_until <= time.now => {
+                (RunState::Abandoned, Some(self.silent_from.min(time.wall).max(self.started)))
+            }
             None => (RunState::Running, None),
         };
         RunRecord {
@@ -179,7 +182,8 @@ pub struct RunRecord {
     pub index: Option<u64>,
     /// When it began, by the store's wall clock.
     pub started: Timestamp,
-    /// When it ended, or when it is taken to have died: the end of the TTL of its last report.
+    /// When it ended, or when it is taken to have died: the end of the TTL of its last report, or now if its process is
+    /// known to have died before that.
     pub ended: Option<Timestamp>,
     /// How it is.
     pub state: RunState,

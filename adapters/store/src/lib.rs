@@ -79,7 +79,7 @@
 //! [`TimerAct::Forget`] removes it. What an operation makes of it is decided in one place, by [`TimerRecord::apply`]: an
 //! adapter loads the record, lets `apply` act on it, and saves it, as one atomic step ([`SimpleStore::timer`]; the store
 //! of the example does no more). It gives `apply` the [time of the store](StoreTime), read within that step, and a
-//! source of tokens. What a refusal of [`Limits::check`] is about never gets that far.
+//! source of tokens. What [`Limits::check`] refuses never gets that far.
 //!
 //! - Ticks are on the store's *wall clock*, which may step; the core deals with that. A clock before 1970 or far in
 //!   the future is a time like any other.

@@ -6,8 +6,9 @@
 //! began   LEASE TOKEN PROCESS GROUP PARENT TIME     a command has started
 //! ended   LEASE TOKEN PROCESS TIME                  a command ended after SIGTERM
 //! alive   LEASE TOKEN PROCESS TIME OTHER            process OTHER of the group given by `--after` still lived
-//! tick    TIMER TOKEN PROCESS TICK MISSED TIME LATE a command has started for a tick; LATE: how much later than the
-//!                                                   tick, by the wall clock in nanoseconds
+//! tick    TIMER TOKEN PROCESS TICK MISSED TIME DUE LATE
+//!                                                   a command has started for a tick. DUE: when it was due, by the
+//!                                                   wall clock; LATE: how much later it is, in nanoseconds
 //! ```
 //!
 //! ```text
@@ -112,7 +113,8 @@ fn tick(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     };
     let witness = Witness::new(&path, variable("TENURE_TIMER")?, variable("TENURE_TOKEN")?)?;
     let (tick, missed) = (variable("TENURE_TICK")?, variable("TENURE_MISSED")?);
-    witness.say("tick", format_args!("{tick} {missed} {start} {late}"))?;
+    let due = due.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?.as_nanos();
+    witness.say("tick", format_args!("{tick} {missed} {start} {due} {late}"))?;
     let _unit = witness.begin()?;
     std::thread::sleep(span);
     Ok(())

@@ -94,8 +94,8 @@ pub(crate) struct Run {
 /// The command finds TENURE_TIMER, TENURE_TICK (the number of the tick), TENURE_TICK_TIME (when it was due, in UTC),
 /// TENURE_MISSED (how many ticks before it were missed), TENURE_TOKEN and TENURE_OWNER in its environment. Its standard
 /// input is empty, and it has no terminal to ask at. It ends before its claim does, come what may: also if this program
-/// is killed, stopped, or cut off from the store. A command that fails is recorded as failed (see `tenure jobs`), and the
-/// program goes on.
+/// is killed, stopped, or cut off from the store. What it leaves running is asked to end, and killed after the grace. A
+/// command that fails is recorded as failed (see `tenure jobs`), and the program goes on.
 ///
 /// The program runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP. That is passed on to commands that run, which may end by
 /// themselves within the grace; a second signal kills them. Nothing is started any more. Suspended (Ctrl-Z) it runs
@@ -148,7 +148,7 @@ pub(crate) enum Overlap {
     Skip,
     /// It waits for the end; of several, the latest is run, or those that --missed catches up
     Queue,
-    /// It is run beside it
+    /// It is run beside it, at most 16 at once in all processes
     Allow,
 }
 

@@ -112,8 +112,11 @@ async fn serve(
                 };
             }
             Some(()) = running.next() => {}
-            Some(task) = tasks.recv(), if asked.is_none() => {
-                running.push(see_to(args, place, task, relay.subscribe()));
+            Some(task) = tasks.recv() => {
+                // What comes after the signal is not begun: dropped, it says so.
+                if asked.is_none() {
+                    running.push(see_to(args, place, task, relay.subscribe()));
+                }
             }
             result = &mut ended, if over.is_none() => over = Some(result),
         }

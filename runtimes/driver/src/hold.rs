@@ -25,6 +25,8 @@ pub(crate) struct Hold {
     fence_at: AtomicU64,
     /// Whether the last renewal failed.
     doubt: AtomicBool,
+    /// Whether the work has seen that it is to end.
+    heard: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -69,6 +71,7 @@ impl Hold {
             clock,
             fence_at,
             doubt: AtomicBool::new(false),
+            heard: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -96,6 +99,17 @@ impl Hold {
             }
             (state.stop, state.over)
         })
+    }
+
+    /// The work has seen that it is to end.
+    pub(crate) fn hear(&self) {
+        self.heard.store(true, Ordering::Release);
+    }
+
+    /// Whether work that has ended by itself may have done so because it was told to.
+    pub(crate) fn cut_short(&self) -> bool {
+        let (_, over) = self.look();
+        over.is_some() || self.heard.load(Ordering::Acquire)
     }
 
     /// A renewal was acknowledged.
@@ -233,6 +247,7 @@ impl Ending {
             drop(replaced);
             let (stop, over) = self.hold.look();
             if let Some(found) = wanted(stop, over) {
+                self.hold.hear();
                 return Poll::Ready(found);
             }
             if over.is_some() {

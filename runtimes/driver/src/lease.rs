@@ -211,7 +211,11 @@ impl Signal {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         let (stop, over) = self.hold.look();
-        stop.is_some() || over.is_some()
+        let stopping = stop.is_some() || over.is_some();
+        if stopping {
+            self.hold.hear();
+        }
+        stopping
     }
 
     /// Whether the lease still is valid; see [`Lease::is_valid`].

@@ -104,8 +104,9 @@ impl PeriodicSetup {
     }
 
     /// How many runs of one tick may be begun at most. Default 1: a run whose process dies is not repeated, so each tick
-    /// is run at most once. With more it is repeated elsewhere once the TTL is over, and so is one that was stopped, as
-    /// long as attempts are left: then work has to bear being repeated. A run that fails is not.
+    /// is run at most once. With more it is repeated elsewhere once the TTL is over, and so is one that was stopped, or
+    /// has ended after it saw that it drains, as long as attempts are left: then work has to bear being repeated. A run
+    /// that fails is not.
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self

@@ -10,7 +10,7 @@ use tenure_core::Instant;
 ///
 /// Sealed until 1.0: the runtimes of this workspace implement it, `tenure-tokio` for tokio.
 pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
-    /// See [`Runtime::timer`].
+    /// See [`Runtime::alarm`].
     type Alarm: Alarm;
 
     /// The time on a clock that goes on while the machine sleeps; see [`clock::now`](crate::clock::now).

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tenure_driver::core::{Instant, LeaseConfig, ReleaseOutcome, StopReason};
 use tenure_driver::store_contract::SimpleStore;
 use tenure_driver::{
-    Acquire, AcquireError, Acquiring, Builder, Lease, LostReason, Renewals, Runtime as _, Signal, StartError,
-    Tenure, Timer as _, clock,
+    Acquire, AcquireError, Acquiring, Alarm as _, Builder, Lease, LostReason, Renewals, Runtime as _, Signal,
+    StartError, Tenure, clock,
 };
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
@@ -267,13 +267,13 @@ fn with_a_thread_of_its_own_a_lease_survives_a_program_that_blocks() {
 }
 
 #[test]
-fn the_timer_and_the_sleeps_end_when_they_are_due_and_never_before() {
+fn the_alarm_and_the_sleeps_end_when_they_are_due_and_never_before() {
     on_both(async || {
         let runtime = Tokio::current();
-        let mut timer = runtime.timer();
+        let mut alarm = runtime.alarm();
         for wait in [0, 1, 20, 5] {
             let at = clock::now() + Duration::from_millis(wait);
-            poll_fn(|cx| timer.poll_at(at, cx)).await;
+            poll_fn(|cx| alarm.poll_at(at, cx)).await;
             assert!(clock::now() >= at);
             let at = clock::now() + Duration::from_millis(wait);
             runtime.sleep_until(at).await;
@@ -281,12 +281,12 @@ fn the_timer_and_the_sleeps_end_when_they_are_due_and_never_before() {
         }
         // It is set anew: a late deadline does not hide an early one, nor the other way round.
         let (soon, late) = (clock::now() + Duration::from_millis(10), clock::now() + GENEROUS);
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_at(late, cx))).await.is_pending());
-        poll_fn(|cx| timer.poll_at(soon, cx)).await;
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_at(late, cx))).await.is_pending());
-        assert!(poll_fn(|cx| Poll::Ready(timer.poll_at(Instant::MAX, cx))).await.is_pending());
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll_at(late, cx))).await.is_pending());
+        poll_fn(|cx| alarm.poll_at(soon, cx)).await;
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll_at(late, cx))).await.is_pending());
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll_at(Instant::MAX, cx))).await.is_pending());
         let again = clock::now() + Duration::from_millis(10);
-        poll_fn(|cx| timer.poll_at(again, cx)).await;
+        poll_fn(|cx| alarm.poll_at(again, cx)).await;
         assert!(clock::now() >= again);
     });
 }

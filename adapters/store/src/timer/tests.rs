@@ -227,6 +227,7 @@ fn a_tick_is_granted_once_and_none_below_the_last_one() {
     assert_eq!(store.claim(1, 5), TimerAnswer::Taken);
     assert_eq!(store.claim(2, 5), TimerAnswer::Taken);
     assert!(store.gets(claim(2, 6)) > token);
+    assert_eq!(store.read(None).last, 6, "what was claimed has come");
 }
 
 #[test]
@@ -328,6 +329,8 @@ fn a_claim_that_arrives_after_its_owner_gave_it_back_uses_up_no_attempt() {
     let mut store = Store::with_timer();
     let late = TimerAct::Claim(TickClaim { attempts: 2, ..claim(1, 1) });
     store.apply(&late);
+    let other = TimerAct::Claim(TickClaim { attempts: 2, ..claim(2, 1) });
+    assert!(matches!(store.apply(&other), TimerAnswer::Held { .. }), "another attempt may follow");
     store.ends(1, 1, ClaimEnd::Interrupted);
     assert_eq!(store.twice(&late), TimerAnswer::Taken);
     store.gets(TickClaim { attempts: 2, ..claim(2, 1) });
@@ -363,6 +366,16 @@ fn while_a_run_goes_on_the_next_tick_is_skipped_for_good_or_waits_or_runs_beside
     store.gets(claim(1, 1));
     store.gets(overlapping(2, 2, Overlap::Allow));
     assert_eq!(store.claims().len(), 2);
+}
+
+#[test]
+fn who_has_to_wait_is_told_of_the_run_that_ends_first() {
+    let mut store = Store::with_timer();
+    store.gets(TickClaim { ttl: TTL * 3, ..overlapping(1, 1, Overlap::Allow) });
+    let first_to_end = store.gets(overlapping(2, 2, Overlap::Allow));
+    store.gets(TickClaim { ttl: TTL * 2, ..overlapping(3, 3, Overlap::Allow) });
+    let answer = store.twice(&TimerAct::Claim(overlapping(4, 4, Overlap::Queue)));
+    assert_eq!(answer, TimerAnswer::Held { token: first_to_end, remaining: TTL });
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn a_command_that_fails_is_recorded_and_the_next_tick_is_run() {
     running.stderr.wait_for("the command ended with code 3");
     running.signal(Signal::TERM);
     assert_eq!(running.code(), Some(143));
-    let run = place.runs().into_iter().find(|run| run["index"].to_string() == first).unwrap();
+    let run = place.runs().into_iter().find(|run| run["index"].as_u64() == first.parse().ok()).unwrap();
     assert_eq!((&run["outcome"], &run["text"]), (&"failed".into(), &"the command ended with code 3".into()));
 }
 
@@ -202,6 +202,7 @@ fn a_second_signal_kills_at_once() {
     let mut running = script(&place, "200ms", &["--grace", "1h"], DEAF);
     let (_, process) = started(&running);
     running.signal(Signal::INT);
+    running.stderr.wait_for("SIGINT");
     eventually("the second signal to work", || {
         let _ = kill_process(running.pid(), Signal::TERM);
         running.has_ended().then_some(())

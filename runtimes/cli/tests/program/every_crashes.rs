@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, getpgid, kill_process};
 
-use crate::harness::{Place, Running, between, eventually, lives, now};
+use crate::harness::{Place, Running, between, block, eventually, lives, now, stop};
 
 /// A command that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -111,12 +111,15 @@ fn with_retry_a_run_whose_program_is_killed_is_run_once_more_elsewhere() {
     // It may take the TTL until the other one looks again.
     let (place, first, _other) = killed(&["--retry", "--ttl", "2s"]);
     let again = second_run(&place, &first);
-    run_after(&place, runs(&place).pop().unwrap().tick + 2);
+    let latest = runs(&place).iter().map(|run| run.tick).max().unwrap();
+    run_after(&place, latest + 2);
     assert_eq!(runs(&place).iter().filter(|run| run.tick == first.tick).count(), 2, "{:?}", runs(&place));
     assert!(again.token > first.token && again.guardian != first.guardian);
-    let mut outcomes = place.outcomes(first.tick);
-    outcomes.sort_unstable();
-    assert_eq!(outcomes, ["abandoned", "succeeded"]);
+    eventually("both to be recorded as they ended", || {
+        let mut outcomes = place.outcomes(first.tick);
+        outcomes.sort_unstable();
+        (outcomes == ["abandoned", "succeeded"]).then_some(())
+    });
 }
 
 #[test]
@@ -143,19 +146,7 @@ fn a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on() {
     let frozen = every(&place, &options);
     let first = run(&place, 0);
     let other = every(&place, &options);
-    // Not in the middle of a transaction: that would keep the whole store locked.
-    let stopped = eventually("a good moment to stop it", || {
-        let at = now();
-        frozen.signal(Signal::STOP);
-        let unlocked = rusqlite::Connection::open(place.path("leases.db")).and_then(|connection| {
-            connection.busy_timeout(std::time::Duration::from_millis(500))?;
-            connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK")
-        });
-        if unlocked.is_err() {
-            frozen.signal(Signal::CONT);
-        }
-        unlocked.is_ok().then_some(at)
-    });
+    let stopped = eventually("a good moment to stop it", || stop(&place, &frozen));
     let died = dead(&first);
     println!("killed {:?} after the stop", between(stopped, died));
     stay(&place, false);
@@ -174,6 +165,25 @@ fn a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on() {
     assert!(outcomes == ["stopped"] || outcomes == ["abandoned"], "{outcomes:?}");
     frozen.signal(Signal::TERM);
     assert_eq!(frozen.code(), Some(143));
+}
+
+#[test]
+fn a_program_that_is_cut_off_from_its_store_kills_its_command_in_time_and_goes_on_later() {
+    let place = Place::new();
+    stay(&place, true);
+    let mut running = every(&place, &["--ttl", "2s"]);
+    let first = run(&place, 0);
+    let blocked = block(&place);
+    let cut = now();
+    let died = dead(&first);
+    assert!(between(cut, died) < std::time::Duration::from_secs(2), "within the TTL");
+    running.stderr.wait_for("is lost");
+    stay(&place, false);
+    drop(blocked);
+    run_after(&place, first.tick);
+    assert_eq!(place.outcomes(first.tick), ["stopped"]);
+    running.signal(Signal::TERM);
+    assert_eq!(running.code(), Some(143));
 }
 
 #[test]

@@ -143,6 +143,20 @@ pub(crate) fn block(place: &Place) -> Connection {
     connection
 }
 
+/// Stops a program, but not in the middle of a transaction: there it would keep the whole store locked, and nobody could
+/// go on. That is safe, and not what is to be shown. `None` if it was such a moment, and the program goes on.
+pub(crate) fn stop(place: &Place, running: &Running) -> Option<u64> {
+    let stopped = now();
+    running.signal(Signal::STOP);
+    let connection = Connection::open(place.path("leases.db")).unwrap();
+    connection.busy_timeout(Duration::from_millis(500)).unwrap();
+    let unlocked = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok();
+    if !unlocked {
+        running.signal(Signal::CONT);
+    }
+    unlocked.then_some(stopped)
+}
+
 /// A program that ignores no signal, even if we were started in the background or under `nohup`.
 pub(crate) fn attentive(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("env");
@@ -312,10 +326,11 @@ pub(crate) struct Began {
 pub(crate) struct Tick {
     pub(crate) n: u64,
     pub(crate) token: u64,
-    pub(crate) process: i32,
     /// How many ticks before it were missed, as it was told.
     pub(crate) missed: u64,
     pub(crate) start: u64,
+    /// When it was due, by the wall clock.
+    pub(crate) due: u64,
     /// How much later it began than the tick was due, in nanoseconds; less than zero if it was early.
     pub(crate) late: i64,
 }
@@ -351,12 +366,12 @@ impl Evidence {
                 }
                 ("unit", _) => evidence.history.units.push(line.unit().unwrap_or_else(|| panic!("{text:?}"))),
                 ("overlap", _) => evidence.history.refused.extend(line.unit()),
-                ("tick", [n, missed, start, late]) => evidence.ticks.push(Tick {
+                ("tick", [n, missed, start, due, late]) => evidence.ticks.push(Tick {
                     n: number(n),
                     token,
-                    process: line.process,
                     missed: number(missed),
                     start: number(start),
+                    due: number(due),
                     late: late.parse().unwrap(),
                 }),
                 ("ended", [at]) => evidence.ended.push((token, number(at))),

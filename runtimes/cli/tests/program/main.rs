@@ -6,6 +6,7 @@ mod crashes;
 mod demo;
 mod every;
 mod every_crashes;
+mod fleet;
 mod harness;
 #[path = "../../src/history.rs"]
 #[expect(dead_code, reason = "the program uses the rest")]

@@ -19,7 +19,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Runs a script in which `$T` is `tenure run --lease job --`, and `$W` the witness. The shell that runs it leads
+    /// Runs a script in which `$T` is `tenure run --lease job --`, `$E` is `tenure every` with a period of 200 ms, and `$W`
+    /// the witness. The shell that runs it leads
     /// the session and has no job control, so that all it starts is in its own process group.
     pub(crate) fn start(place: &Place, script: &str) -> Self {
         Self::shell(place, &["sh", "-c", script])
@@ -38,6 +39,7 @@ impl Session {
             .env("TENURE_STORE", place.url())
             .env("HOME", place.path(""))
             .env("T", format!("{} run --lease job --", env!("CARGO_BIN_EXE_tenure")))
+            .env("E", format!("{} every 200ms --name job --", env!("CARGO_BIN_EXE_tenure")))
             .env("W", witness_program())
             .env("PS1", "prompt> ")
             .env("TERM", "dumb")
@@ -109,6 +111,21 @@ fn the_command_has_the_foreground_and_the_shell_has_it_back_afterwards() {
     let place = Place::new();
     let mut session = Session::start(&place, &checked("$T $W foreground"));
     session.shows("foreground: yes");
+    session.is_restored(0);
+}
+
+#[test]
+fn commands_at_ticks_write_to_the_terminal_and_leave_the_keyboard_to_the_program() {
+    let place = Place::new();
+    let ask = r#"$E sh -c 'cat; echo "tick $TENURE_TICK"; (: < /dev/tty) || echo no terminal to ask at'"#;
+    let mut session =
+        Session::start(&place, &checked(&format!("trap : INT; stty tostop; {ask}; stty -tostop")));
+    session.shows("no terminal to ask at");
+    session.shows("tick 3");
+    session.press("\u{3}");
+    session.shows("SIGINT: timer \"job\" is not followed any more");
+    session.shows("code 0");
+    assert_eq!(place.outcomes(1), ["succeeded"]);
     session.is_restored(0);
 }
 

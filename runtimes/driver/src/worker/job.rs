@@ -84,7 +84,8 @@ impl Job {
         };
         match result {
             Some(Err(error)) => (Exit::Failed, Some(error)),
-            Some(Ok(())) if self.hold.look().0.is_none() => (Exit::Completed, None),
+            // Work that came to its end without having heard of a stop has done all of it.
+            Some(Ok(())) if !self.hold.cut_short() => (Exit::Completed, None),
             Some(Ok(())) | None => (Exit::Stopped, None),
         }
     }
