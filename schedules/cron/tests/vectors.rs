@@ -25,10 +25,15 @@ fn next(expression: &str, zone: &str, after: &str, count: usize) -> Vec<String> 
     let cron = cron(expression, zone);
     let mut after = at(after);
     let base = Tick { n: 0, at: after };
+    let mut last = base;
     let mut told = Vec::new();
     for _ in 0..count {
         let Some(tick) = cron.next(base, after) else { break };
         assert_eq!(tick.at.as_nanos(), i64::try_from(tick.n).expect("this century") * 1_000_000_000);
+        // What came last says the same.
+        let before = Timestamp::from_nanos(tick.at.as_nanos() - 1);
+        assert_eq!((cron.latest(base, before), cron.latest(base, tick.at)), (Some(last), Some(tick)));
+        last = tick;
         after = tick.at;
         let instant = jiff::Timestamp::from_second(tick.n as i64).expect("this century");
         let zone = TimeZone::get(zone).expect("a zone");
