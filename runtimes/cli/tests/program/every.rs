@@ -220,11 +220,10 @@ fn a_tick_that_is_due_while_the_command_runs_is_not_run_unless_the_policy_says_s
     evidence.must_be_clean();
     for pair in evidence.ticks.windows(2) {
         assert!(pair[1].n >= pair[0].n + 4, "those in between were passed over: {:?}", evidence.ticks);
-        assert!(pair[1].late < 100_000_000 * 3, "it is not run late for that: {:?}", evidence.ticks);
     }
 
     let place = Place::new();
-    let running = place.ticks("100ms", &["--overlap", "queue", "--missed", "catch-up=5"], FILE, 150);
+    let running = place.ticks("100ms", &["--overlap", "queue", "--missed", "catch-up=1000"], FILE, 150);
     let evidence = until_tick(&place, 4);
     drop(running);
     evidence.must_be_clean();
@@ -259,8 +258,10 @@ fn when_all_are_started_anew_ticks_stay_where_they_were() {
     let evidence = until_tick(&place, last.n + 8);
     assert_eq!(base(), before);
     assert!(evidence.ticks.iter().all(|tick| tick.late >= 0));
-    let on_time = evidence.ticks.iter().filter(|tick| tick.n > last.n + 4 && tick.late < 100_000_000);
-    assert!(on_time.count() > 0, "{:?}", evidence.ticks);
+    for tick in &evidence.ticks {
+        let (ticks, time) = (tick.n.abs_diff(last.n), tick.due.abs_diff(last.due));
+        assert_eq!(time, ticks * 100_000_000, "in step: {tick:?}, {last:?}");
+    }
     let first_after = evidence.ticks.iter().find(|tick| tick.n > last.n).unwrap();
     assert_eq!(first_after.missed, first_after.n - last.n - 1, "what came meanwhile is told");
 }
@@ -295,7 +296,6 @@ fn of_ticks_that_came_while_nobody_was_there_as_many_as_wanted_are_caught_up_wit
     let first = ticks[0];
     assert!(first >= last + 5 && evidence.ticks[0].missed == first - last - 1, "{ticks:?}");
     assert_eq!(ticks[..4], [first, first + 1, first + 2, first + 3], "in order");
-    assert!(evidence.ticks[..3].windows(2).all(|pair| pair[1].start - pair[0].start < 200_000_000 * 3));
     evidence.must_be_clean();
 }
 
@@ -305,6 +305,4 @@ fn a_tick_that_would_be_too_late_is_not_run() {
     let (last, evidence) = after_a_break(&options, 10);
     let first = evidence.ticks[0];
     assert!(first.n >= last + 5, "those before were too late: {:?}", evidence.ticks);
-    // By then the claim is granted; the command still has to be started.
-    assert!(evidence.ticks.iter().all(|tick| tick.late < 2_000_000_000), "{:?}", evidence.ticks);
 }
