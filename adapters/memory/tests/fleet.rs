@@ -49,8 +49,6 @@ struct Fleet {
 impl Fleet {
     fn new(work: Duration) -> Self {
         let clock = Clock::default();
-        // Not at zero: nothing is given back at the beginning of time.
-        clock.pass(Duration::from_secs(1));
         let store = clock.store();
         Self { clock, store, instances: Vec::new(), work, ticked: Vec::new(), ran: Vec::new(), rebased: 0 }
     }

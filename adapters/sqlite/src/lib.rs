@@ -104,8 +104,8 @@
 //! |---|---|
 //! | `name`, `tick` | the timer and the number of the tick; the key |
 //! | `format` | 1; a row of any other format, or with values that can't be, is a claim that somebody has; it is not touched |
-//! | `owner`, `token`, `boot`, `ttl`, `handle`, `early`, `host`, `pid`, `text` | as of a lease |
-//! | `expires` | as of a lease; 0 once the owner has given it back, for others to try |
+//! | `owner`, `token`, `boot`, `handle`, `early`, `host`, `pid`, `text` | as of a lease |
+//! | `expires`, `ttl` | as of a lease; both 0 once the owner has given it back, for others to try |
 //! | `begun`, `attempts` | how many runs were begun, and how many may be |
 //! | `since` | the time of the grant |
 //!

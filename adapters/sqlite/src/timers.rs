@@ -21,8 +21,6 @@ const TIMER: &str =
 const CLAIM: &str =
     "tick, format, owner, token, boot, expires, ttl, begun, attempts, since, handle, early, host, pid, text";
 
-/// What is over by its boot, or by the death of its owner, ended then. It is not the time of what was given back.
-const LONG_AGO: Instant = Instant::from_nanos(1);
 /// How long those wait who find a claim that can't be read, before they look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -153,15 +151,14 @@ impl Transaction<'_> {
     /// lost the file in which it was granted.
     fn as_claim(&self, row: ClaimRow, asker: Option<&str>, probe: bool) -> Claim {
         let ClaimRow { mut claim, boot, handle, early } = row;
-        let given_back = claim.ends == Instant::ZERO;
         let own = asker == Some(&claim.owner);
         let over = boot != self.boot
             || handle.is_some_and(|handle| match own {
                 true => handle.is_earlier_than(self.me.handle()),
                 false => probe && early && claim.ends > self.now && self.life(handle) == Life::Dead,
             });
-        if over && !given_back {
-            claim.ends = LONG_AGO;
+        if over {
+            claim.ends = Instant::ZERO;
         }
         claim
     }

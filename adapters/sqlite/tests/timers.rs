@@ -90,8 +90,12 @@ fn a_format_older_than_the_first_is_refused() {
 
 #[test]
 fn a_timer_of_a_newer_format_is_an_error_that_names_it_and_can_be_forgotten() {
-    for (damage, word) in [("format = 2", "format 2"), ("base_n = -1", "damaged"), ("next_n = 5", "damaged")]
-    {
+    for (damage, word) in [
+        ("format = 2", "format 2"),
+        ("base_n = -1", "damaged"),
+        ("next_n = 5", "damaged"),
+        ("next_at = 5", "damaged"),
+    ] {
         let folder = Folder::new();
         let store = folder.store();
         read_timer(&store, "t");
@@ -249,6 +253,34 @@ fn a_removed_file_loses_its_claims_and_one_that_was_put_back_revives_none() {
     assert_eq!(renew_claim(&store, "t", 1, owner(1, 0), token), TimerAnswer::NotYours);
     assert!(matches!(claim(&store, "t", 1, owner(2, 0), TTL), TimerAnswer::Held { .. }), "nor is it free");
     assert!(claimed(&store, "t", 1, owner(1, 0), TTL) > token, "asked again, it is a new grant");
+}
+
+#[test]
+fn a_store_that_can_not_be_opened_any_more_loses_its_claims_and_knows_nothing_of_its_timers() {
+    let folder = Folder::new();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let store = SqliteStore::open(inner.join("a.db")).unwrap();
+    read_timer(&store, "t");
+    let token = claimed(&store, "t", 1, owner(1, 0), TTL);
+    fs::rename(&inner, folder.path().join("moved")).unwrap();
+    fs::write(&inner, "no folder").unwrap();
+    assert_eq!(renew_claim(&store, "t", 1, owner(1, 0), token), TimerAnswer::NotYours, "lost for good");
+    let read = TimerAct::Read { schedule: READ.into(), last: None };
+    let error = timer(&store, "t", read).unwrap_err();
+    assert_eq!(error.topic, Some(Topic::from(&timer_name("t"))), "{error}");
+}
+
+#[test]
+fn a_token_is_above_those_of_the_claims_that_are_there_though_the_high_water_was_lost() {
+    let folder = Folder::new();
+    let store = folder.store();
+    read_timer(&store, "t");
+    claimed(&store, "t", 1, owner(1, 0), TTL);
+    sql(&folder, "UPDATE claim SET token = token * 2; UPDATE store SET high_water = 0");
+    assert_eq!(finish(&store, "t", 1, owner(1, 0), ClaimEnd::Interrupted), TimerAnswer::Removed);
+    let highest = block_on(store.timers(None, 1)).unwrap()[0].record.claims[0].token;
+    assert!(claimed(&store, "t", 1, owner(2, 0), TTL) > highest);
 }
 
 #[test]

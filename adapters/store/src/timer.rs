@@ -193,10 +193,10 @@ pub struct Claim {
     pub owner: String,
     /// Its fencing token.
     pub token: Token,
-    /// The TTL that was asked for.
+    /// The TTL that was asked for. Zero once its owner has given it back, to be tried again by another.
     pub ttl: Duration,
     /// When it is over by the store's clock of expiry, unless it is renewed. In the past if its owner is known to be
-    /// dead. [`Instant::ZERO`] once its owner has given it back, to be tried again by another.
+    /// dead, or has given it back.
     pub ends: Instant,
     /// How many runs were begun, this one included.
     pub begun: u32,
@@ -216,7 +216,7 @@ impl TimerRequest {
 impl Claim {
     /// Whether its owner has ended it, and it waits for another attempt.
     fn is_given_back(&self) -> bool {
-        self.ends == Instant::ZERO
+        self.ttl.is_zero()
     }
 }
 
@@ -436,7 +436,7 @@ impl TimerRecord {
             claim.begun = claim.begun.saturating_sub(1);
         }
         // It stays for another attempt, free at once, and is not its owner's any more.
-        claim.ends = Instant::ZERO;
+        (claim.ends, claim.ttl) = (Instant::ZERO, Duration::ZERO);
         let over = end == ClaimEnd::Finished || claim.begun >= claim.attempts;
         if over {
             self.claims.retain(|claim| claim.tick != tick);

@@ -332,8 +332,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Carries out all operations, and delivers each outcome as soon as it is known.
     ///
-    /// Operations on one lease are executed in the order of the batch. One that fails, or is malformed, has no
-    /// effect on the others.
+    /// Operations on one lease, and those on one timer, are executed in the order of the batch. One that fails, or is
+    /// malformed, has no effect on the others.
     fn execute(&self, batch: Vec<Operation>, replies: Replies) -> impl Future<Output = ()> + Send;
 
     /// See [`SimpleStore::inspect`].
@@ -460,7 +460,7 @@ impl<S: SimpleStore> Store for S {
     }
 }
 
-/// Operations of a batch on different leases run side by side, so many at once: enough to hide a round trip,
+/// Operations of a batch on different leases and timers run side by side, so many at once: enough to hide a round trip,
 /// and few enough for a store whose connection or thread is one.
 const MOST_AT_ONCE: usize = 16;
 

@@ -302,6 +302,7 @@ fn a_run_that_was_stopped_leaves_the_tick_to_another_attempt_at_once() {
     let mut store = Store::with_timer();
     store.gets(repeatable(1, 1));
     assert_eq!(store.ends(1, 1, ClaimEnd::Interrupted), TimerAnswer::Removed);
+    assert!(store.claims()[0].ttl.is_zero(), "it shows that nobody has it");
     assert_eq!(store.record.as_ref().unwrap().view().unfinished, [1]);
     store.gets(repeatable(2, 1));
     store.ends(2, 1, ClaimEnd::Interrupted);
