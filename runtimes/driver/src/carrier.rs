@@ -10,15 +10,20 @@ use futures::FutureExt;
 use futures::channel::{mpsc, oneshot};
 use futures::future::{AbortHandle, BoxFuture, abortable};
 use futures::stream::{FuturesUnordered, StreamExt};
-use tenure_core::{CommandId, Instant, LeaseKey, LeaseName, TimerKey, TimerName};
+use tenure_core::{CommandId, Instant, LeaseName, TimerName};
 use tenure_store::{
     Answer, Limits, Operation, Outcome, Replies, RunReport, Store, StoreError, TimerAct, TimerAnswer,
     TimerRequest,
 };
 
 use crate::store::AnyStore;
-use crate::subject::Subject;
 use crate::watches::{Watch, Watches};
+
+mod answering;
+mod order;
+
+use answering::{AnswerOnDrop, ReportOnDrop, WatchOnDrop};
+pub(crate) use order::{By, Order, Origin, What};
 
 /// The most batches on their way at once. What comes beyond waits and travels together in the next.
 const MAX_BATCHES: usize = 32;
@@ -27,32 +32,6 @@ const MAX_BATCHES: usize = 32;
 const BACKSTOP: Duration = Duration::from_secs(1);
 /// How long a person who looks at the store, or a watch, waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// One operation for the store, and the command that it comes from.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) id: CommandId,
-    pub(crate) by: By,
-    pub(crate) subject: Subject,
-    pub(crate) operation: Operation,
-}
-
-/// Which of the node's machines has sent a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum By {
-    /// A lease, or the claim of a tick.
-    Lease(LeaseKey),
-    Timer(TimerKey),
-}
-
-impl By {
-    pub(crate) const fn lease(self) -> Option<LeaseKey> {
-        match self {
-            Self::Lease(lease) => Some(lease),
-            Self::Timer(_) => None,
-        }
-    }
-}
 
 /// What comes back.
 pub(crate) enum Delivery {
@@ -64,72 +43,6 @@ pub(crate) enum Delivery {
     Reported { run: u64, result: Result<(), StoreError> },
     /// A request ended in a panic of the store.
     Panicked,
-}
-
-/// Where an operation came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Origin {
-    pub(crate) id: CommandId,
-    pub(crate) by: By,
-    pub(crate) subject: Subject,
-    pub(crate) what: What,
-}
-
-/// Which operation it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    Acquire,
-    Renew,
-    Release,
-    ReadTimer,
-    ChangeTimer,
-    ClaimTick,
-    RenewClaim,
-    FinishTick,
-    ForgetTimer,
-}
-
-impl What {
-    const fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::Acquire(_) => Self::Acquire,
-            Operation::Renew(_) => Self::Renew,
-            Operation::Release(_) => Self::Release,
-            Operation::Timer(TimerRequest { act, .. }) => match act {
-                TimerAct::Read { .. } => Self::ReadTimer,
-                TimerAct::Change { .. } => Self::ChangeTimer,
-                TimerAct::Claim(_) => Self::ClaimTick,
-                TimerAct::Renew { .. } => Self::RenewClaim,
-                TimerAct::Finish { .. } => Self::FinishTick,
-                TimerAct::Forget => Self::ForgetTimer,
-            },
-        }
-    }
-
-    /// Whether an answer is one to this operation.
-    pub(crate) const fn fits(self, answer: &Answer) -> bool {
-        use TimerAnswer as Timer;
-        match self {
-            Self::Acquire => matches!(answer, Answer::Acquire(_)),
-            Self::Renew => matches!(answer, Answer::Renew(_)),
-            Self::Release => matches!(answer, Answer::Release(_)),
-            Self::ReadTimer => matches!(answer, Answer::Timer(Timer::Read { .. })),
-            // The record was forgotten meanwhile.
-            Self::ChangeTimer => matches!(answer, Answer::Timer(Timer::Read { .. } | Timer::NotYours)),
-            Self::ClaimTick => matches!(
-                answer,
-                Answer::Timer(Timer::Granted(_) | Timer::Held { .. } | Timer::Taken | Timer::Overlaps)
-            ),
-            Self::RenewClaim => matches!(answer, Answer::Timer(Timer::Renewed | Timer::NotYours)),
-            Self::FinishTick | Self::ForgetTimer => {
-                matches!(answer, Answer::Timer(Timer::Removed | Timer::NotYours))
-            }
-        }
-    }
-
-    const fn is_renewal(self) -> bool {
-        matches!(self, Self::Renew | Self::RenewClaim)
-    }
 }
 
 pub(crate) struct Carrier {
@@ -464,71 +377,6 @@ impl Carrier {
         if self.batches.get(&batch).is_some_and(|batch| !batch.running && batch.open.is_empty()) {
             self.batches.remove(&batch);
         }
-    }
-}
-
-impl Order {
-    fn origin(&self) -> Origin {
-        let what = What::of(&self.operation);
-        Origin { id: self.id, by: self.by, subject: self.subject.clone(), what }
-    }
-}
-
-/// Answers in any case, also if the request that holds it is dropped or panics.
-struct AnswerOnDrop<T>(Option<oneshot::Sender<Result<T, StoreError>>>);
-
-impl<T> AnswerOnDrop<T> {
-    fn send(&mut self, result: Result<T, StoreError>) {
-        if let Some(answer) = self.0.take() {
-            let _nobody_waits = answer.send(result);
-        }
-    }
-}
-
-impl<T> Drop for AnswerOnDrop<T> {
-    fn drop(&mut self) {
-        self.send(Err(StoreError::unknown("the request ended before the store had answered")));
-    }
-}
-
-/// The same for a watch.
-struct WatchOnDrop {
-    name: Option<LeaseName>,
-    id: Option<CommandId>,
-    sender: mpsc::UnboundedSender<Message>,
-}
-
-impl WatchOnDrop {
-    fn send(&mut self, result: Result<(), StoreError>) {
-        if let Some(name) = self.name.take() {
-            let _gone = self.sender.unbounded_send(Message::Watched { id: self.id, name, result });
-        }
-    }
-}
-
-impl Drop for WatchOnDrop {
-    fn drop(&mut self) {
-        self.send(Err(StoreError::unknown("the store did not answer")));
-    }
-}
-
-/// The same for a report.
-struct ReportOnDrop {
-    run: Option<u64>,
-    sender: mpsc::UnboundedSender<Message>,
-}
-
-impl ReportOnDrop {
-    fn send(&mut self, result: Result<(), StoreError>) {
-        if let Some(run) = self.run.take() {
-            let _gone = self.sender.unbounded_send(Message::Reported { run, result });
-        }
-    }
-}
-
-impl Drop for ReportOnDrop {
-    fn drop(&mut self) {
-        self.send(Err(StoreError::unknown("the store did not answer")));
     }
 }
 

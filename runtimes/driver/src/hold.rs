@@ -101,13 +101,9 @@ impl Hold {
         })
     }
 
-    /// What is to be said of the hold to its work.
-    pub(crate) fn told(&self) -> (Option<StopReason>, Option<LostReason>) {
-        let (stop, over) = self.look();
-        if stop.is_some() || over.is_some() {
-            self.heard.store(true, Ordering::Release);
-        }
-        (stop, over)
+    /// The work has seen that it is to end.
+    pub(crate) fn hear(&self) {
+        self.heard.store(true, Ordering::Release);
     }
 
     /// Whether work that has ended by itself may have done so because it was told to.
@@ -249,8 +245,9 @@ impl Ending {
             // Register before looking, or a change in between would be missed.
             let replaced = self.hold.lock().waiting.register(&mut self.place, cx.waker());
             drop(replaced);
-            let (stop, over) = self.hold.told();
+            let (stop, over) = self.hold.look();
             if let Some(found) = wanted(stop, over) {
+                self.hold.hear();
                 return Poll::Ready(found);
             }
             if over.is_some() {

@@ -210,8 +210,12 @@ impl Signal {
     /// Whether the work is to end, or must have ended.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        let (stop, over) = self.hold.told();
-        stop.is_some() || over.is_some()
+        let (stop, over) = self.hold.look();
+        let stopping = stop.is_some() || over.is_some();
+        if stopping {
+            self.hold.hear();
+        }
+        stopping
     }
 
     /// Whether the lease still is valid; see [`Lease::is_valid`].

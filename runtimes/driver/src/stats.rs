@@ -6,7 +6,7 @@
 pub struct Stats {
     /// Leases that are held now, claims of ticks included.
     pub held: usize,
-    /// Candidacies, holds and releases that are not settled now, and workers.
+    /// Candidacies, holds and releases that are not settled now, workers, timers and periodic jobs.
     pub open: usize,
     /// Requests to the store that are on their way or queued now.
     pub in_flight: usize,

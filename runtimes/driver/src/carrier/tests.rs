@@ -3,14 +3,15 @@ use std::task::Waker;
 
 use futures::future::pending;
 use tenure_core::{
-    Acquisition, ClaimEnd, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseOptions, Node,
-    Output, SplitMix, StoreClock, Token,
+    Acquisition, ClaimEnd, Command, Failure, Identity, Incarnation, JobName, LeaseConfig, LeaseKey,
+    LeaseOptions, Node, Output, SplitMix, StoreClock, Token,
 };
 use tenure_store::{
     Acquire, Eviction, Hints, JobRecord, LeaseRecord, Metadata, Release, Renew, RunRecord, TimerEntry,
 };
 
 use super::*;
+use crate::subject::Subject;
 
 type Batches = Arc<Mutex<Vec<Vec<String>>>>;
 

@@ -134,7 +134,9 @@ impl<R: Runtime> Driver<R> {
             let owner = hold.owner.to_string().into();
             // A text that does not fit into a record is for the claim only.
             let text = known.text.as_deref().map(cut);
-            self.records.begin(now, job, owner, due.tick.n, text, known.ttl)
+            let record = self.records.begin(now, job, owner, due.tick.n, text, known.ttl);
+            self.stats.lost_reports += u64::from(record.is_none() && self.records.are_kept());
+            record
         });
         known.tie.works(lease, due.tick.n, token);
         let shared = Arc::clone(&known.tie.0);

@@ -78,7 +78,7 @@ impl Records {
         self.runs.len()
     }
 
-    /// A run of a periodic job begins. `None` if it is not recorded.
+    /// A run of a periodic job begins. `None` if it is not recorded: it would be one too many, or the store has none.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -291,6 +291,13 @@ impl Records {
         let next = now + pause.min(run.ttl / 3);
         self.plan(id, next);
         Some(Lost::Retried(subject, error))
+    }
+}
+
+impl Records {
+    /// Whether runs are recorded at all.
+    pub(super) const fn are_kept(&self) -> bool {
+        !self.unsupported
     }
 }
 

@@ -115,16 +115,10 @@ impl<R: Runtime> Driver<R> {
             }
             Notice::TimerRetrying { failure, .. } => {
                 let error = self.timer_error(timer);
-                let text = match &error {
-                    Some(error) => format!("the store was not asked for the timer: {error}"),
-                    None => format!("the store was not asked for the timer: {failure:?}"),
-                };
-                self.trouble.warn(
-                    now,
-                    Kind::Store,
-                    subject,
-                    format_args!("{text}; tried again, ticks go on"),
-                );
+                let error = error.map_or_else(|| format!("{failure:?}"), ToString::to_string);
+                let text =
+                    format!("not read at the store, and tried again; ticks go on by what is known: {error}");
+                self.trouble.warn(now, Kind::Store, subject, text);
             }
             other => {
                 tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know");

@@ -291,3 +291,24 @@ fn a_store_without_records_is_told_of_once() {
         );
     });
 }
+
+#[test]
+fn no_answer_of_a_bad_store_reaches_the_machines_of_timers_as_a_mistake_of_the_driver() {
+    logged(|world, lines| {
+        let mut random = tenure_core::SplitMix::new(3);
+        world.plan.set(move |_| Fault::of_a_bad_store(tenure_core::Jitter::below(&mut random, 100)));
+        let (one, other) = (world.tenure(), world.tenure());
+        let _timers = [&one, &other].map(|tenure| tenure.timer("t", SECOND).start().unwrap());
+        let _jobs = [(&one, 1), (&other, 3)].map(|(tenure, attempts)| {
+            let job = tenure.periodic("p", 5 * SECOND, |_| async {}).attempts(attempts);
+            job.under("a").start().unwrap()
+        });
+        world.runtime.advance(1000 * SECOND);
+        let (all, stats) = (lines.at(Level::WARN), one.stats());
+        assert!(stats.runs > 20 && stats.failures > 100, "{stats:?}");
+        assert!(all.iter().any(|line| line.contains("answered with what belongs to another operation")));
+        let misuse = ["was never", "does not answer", "shutting down", "can't overlap"];
+        let wrong = all.iter().find(|line| misuse.iter().any(|text| line.contains(text)));
+        assert_eq!(wrong, None);
+    });
+}

@@ -255,6 +255,17 @@ fn reports_that_fail_disturb_no_run_and_do_not_pile_up() {
 }
 
 #[test]
+fn so_many_runs_wait_for_a_store_that_takes_no_reports_and_no_more() {
+    let world = World::new();
+    let tenure = world.tenure();
+    world.plan.reports(Fault::Hang);
+    let _job = tenure.periodic("p", SECOND / 50, |_| async {}).overlap(Overlap::Allow).start().unwrap();
+    world.runtime.advance(MINUTE);
+    let stats = tenure.stats();
+    assert!(stats.runs > 2500 && stats.recording <= 1000 && stats.lost_reports > 1000, "{stats:?}");
+}
+
+#[test]
 fn a_shutdown_tells_the_ends_of_runs_before_it_closes_the_store() {
     let world = World::new();
     let tenure = world.tenure();

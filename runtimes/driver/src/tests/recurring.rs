@@ -78,9 +78,11 @@ fn drained(world: &World, job: &Periodic) -> Result<(), DrainError> {
     world.runtime.block_on(job.drain())
 }
 
+/// How many claims live. Those of ticks that were given back unbegun stay as well, and hold up nothing.
 fn claims(world: &World) -> usize {
     let timers = world.runtime.block_on(SimpleStore::timers(&world.store, None, 10)).unwrap();
-    timers.iter().map(|entry| entry.record.claims.len()).sum()
+    let claims = timers.iter().flat_map(|entry| &entry.record.claims);
+    claims.filter(|claim| claim.ends > world.now()).count()
 }
 
 #[test]
@@ -300,10 +302,17 @@ fn a_run_that_a_drain_cuts_short_is_repeated_and_one_that_came_to_its_end_is_not
                 let end = Runtime::now(&clock) + 5 * SECOND;
                 let clock = clock.clone();
                 async move {
+                    // To wait for the loss is not to hear of the drain.
+                    let mut lost = pin!(ctx.lost());
                     if listens {
                         ctx.draining().await;
                     } else {
-                        clock.sleep_until(end).await;
+                        let mut sleep = clock.sleep_until(end);
+                        std::future::poll_fn(|cx| {
+                            assert!(lost.as_mut().poll(cx).is_pending());
+                            sleep.as_mut().poll(cx)
+                        })
+                        .await;
                     }
                 }
             })
@@ -621,4 +630,79 @@ fn thousands_of_runs_leave_nothing_behind() {
     assert_eq!(count(), before);
     assert!(world.runtime.sleepers() <= sleepers + 1);
     assert_eq!(claims(&world), 0);
+}
+
+#[test]
+fn a_signal_drains_the_jobs_of_a_scope() {
+    let world = World::new();
+    let book = Book::default();
+    let tenure = world.tenure();
+    let job = job(&world, &tenure, &book, "here", 1500 * MILLI).start().unwrap();
+    let ended = job.ended();
+    let scope = spawn(&world.runtime, tenure.scope(async move |_| ended.await));
+    world.runtime.advance(PERIOD + SECOND);
+    world.runtime.interrupt();
+    world.runtime.advance(SECOND);
+    assert_eq!(*scope.lock().unwrap(), Some(Ok(Ok(()))));
+    assert!(book.all()[0].until.is_some());
+    assert_eq!((claims(&world), world.runtime.tasks()), (0, 0));
+}
+
+#[test]
+fn a_bad_store_lets_no_tick_be_run_twice_and_is_survived() {
+    for overlap in [Overlap::Skip, Overlap::Queue, Overlap::Allow] {
+        let world = World::new();
+        let book = Book::default();
+        let mut random = tenure_core::SplitMix::new(7);
+        world.plan.set(move |_| Fault::of_a_bad_store(tenure_core::Jitter::below(&mut random, 100)));
+        let tenures = [world.tenure(), world.tenure(), world.tenure()];
+        let _jobs: Vec<_> = tenures
+            .iter()
+            .map(|tenure| {
+                job(&world, tenure, &book, "somewhere", 3 * SECOND).overlap(overlap).start().unwrap()
+            })
+            .collect();
+        world.runtime.advance(300 * PERIOD);
+        let counts = book.counts();
+        assert!(counts.values().all(|count| *count == 1), "{overlap:?}: {counts:?}");
+        assert!(counts.len() > 100, "{overlap:?}: {}", counts.len());
+        let sum =
+            |what: fn(&crate::Stats) -> u64| tenures.iter().map(|tenure| what(&tenure.stats())).sum::<u64>();
+        assert!(sum(|stats| stats.failures) > 500);
+        world.plan.heal();
+        world.runtime.advance(2 * TTL);
+        book.take();
+        world.runtime.advance(20 * PERIOD);
+        assert_eq!(book.counts().values().sum::<usize>(), 20, "{overlap:?}: {:?}", book.counts());
+        assert_eq!(book.counts().len(), 20);
+        for tenure in &tenures {
+            world.runtime.block_on(tenure.shutdown()).unwrap();
+        }
+        assert_eq!((claims(&world), world.runtime.tasks()), (0, 0));
+    }
+}
+
+#[test]
+fn jobs_and_timers_that_come_and_go_leave_nothing_behind() {
+    for fault in [Fault::None, Fault::Fail, Fault::Slow(300 * MILLI), Fault::LoseAnswer] {
+        let world = World::new();
+        let book = Book::default();
+        let tenure = world.tenure();
+        world.plan.all(fault.clone());
+        for n in 0..200_u32 {
+            let timer = tenure.timer(format!("t{}", n % 7), SECOND).start().unwrap();
+            let setup = job(&world, &tenure, &book, "here", SECOND / 3).attempts(1 + n % 3);
+            let job = setup.overlap(if n % 2 == 0 { Overlap::Allow } else { Overlap::Skip }).start().unwrap();
+            world.runtime.advance(n % 13 * PERIOD / 9);
+            let mut drain = pin!(job.drain());
+            let _begun = poll_once(drain.as_mut());
+            drop(timer);
+        }
+        world.plan.heal();
+        world.runtime.advance(4 * TTL);
+        let stats = tenure.stats();
+        let left = (stats.open, stats.held, stats.timers, stats.periodics, stats.recording, stats.in_flight);
+        assert_eq!(left, (0, 0, 0, 0, 0, 0), "{fault:?}: {stats:?}");
+        assert_eq!(world.runtime.tasks(), 1, "{fault:?}");
+    }
 }
