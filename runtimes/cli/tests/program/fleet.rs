@@ -302,6 +302,8 @@ fn fleet(options: &[&str], runs_per_tick: usize) {
         let ticks = place.evidence(FILE).ticks;
         (ticks.iter().filter(|tick| tick.n > last).count() >= 5).then_some(())
     });
+    // What is claimed in the moment in which all end may come to nothing, as nobody is left who could tell.
+    let last = timer(&place)["claimed_tick"].as_u64().unwrap() - 1;
     for member in members.iter_mut().filter(|member| member.killed.is_none()) {
         member.asked = Some(now());
         member.running.signal(Signal::TERM);
@@ -309,7 +311,6 @@ fn fleet(options: &[&str], runs_per_tick: usize) {
     }
     records.look(&place);
     assert_eq!(base(&place), before, "the schedule is counted from where it was");
-    let last = timer(&place)["claimed_tick"].as_u64().unwrap();
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let offset = wall.as_nanos() as u64 - now();
     let told = members.iter().map(|member| Told::read(&member.running.stderr.to_the_end())).collect();
