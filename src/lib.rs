@@ -116,9 +116,12 @@
 //! has died, to [`attempts`](PeriodicSetup::attempts). A [timer](Tenure::timer) alone gives its ticks to every instance,
 //! as a stream. What else is to be on record, the program [says itself](Jobs).
 //!
+//! With the feature `cron` there are schedules like `Cron::new("30 1 * * *", "Europe/Berlin")`, too; one of a time zone
+//! lives at the store with its zone, so that whoever takes over computes in the same one.
+//!
 //! # Features
 //! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
-//! one process. All are on by default.
+//! one process. These are on by default. `cron`: cron schedules with time zones.
 
 mod url;
 
@@ -139,6 +142,8 @@ pub use tenure_driver::{
     Progress, Renewals, RequestError, RunSetup, Runtime, Signal, StartError, Stats, StillHeld, Tenure, Timer,
     TimerError, TimerSetup, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
+#[cfg(feature = "cron")]
+pub use tenure_cron::{Cron, CronError};
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
 #[cfg(all(feature = "sqlite", unix))]
@@ -190,7 +195,17 @@ pub async fn embedded(app: &str) -> Result<Tenure, ConnectError> {
 /// ```
 #[cfg(feature = "tokio")]
 pub fn builder() -> Builder<Tokio> {
-    Builder::new(Tokio::current())
+    Builder::new(Tokio::current()).schedules(schedule)
+}
+
+/// Reads the text of a schedule as a store keeps it: a fixed period, and with the feature `cron` a cron expression in a
+/// time zone. `None` if it is neither. For programs that look at [`TimerRecord`]s.
+#[must_use]
+pub fn schedule(text: &str) -> Option<AnySchedule> {
+    #[cfg(feature = "cron")]
+    return tenure_cron::schedules(text);
+    #[cfg(not(feature = "cron"))]
+    AnySchedule::parse(text)
 }
 
 /// The example of the README, to be compiled.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   tick due --> pending --> claiming --> running --> over
-//!                   |           |  ^ again, if the claimant dies and attempts are left
-//!                   |           '--'
-//!                   '-----> skipped: too late, superseded, overlapping
+//!                   |         |  |  ^ again, if the claimant dies and attempts are left
+//!                   |         |  '--'
+//!                   '---------'--> skipped: too late, superseded, overlapping, refused
 //! ```
 //!
 //! | what happens | what follows |
@@ -13,7 +13,8 @@
 //! | the claim is granted | the run starts under it; it is renewed, and fences the run, as a lease does |
 //! | the claim is refused | somebody else has the tick; where it may be tried again, this instance waits to see it finished |
 //! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
-//! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first |
+//! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first; a request that is under way decides before that |
+//! | the grant comes to nothing: too late, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
 //! | the run ends | the tick is finished, or left to another attempt if the run was stopped |
 //! | drained | nothing is claimed any more; over once nothing runs |
 //!

@@ -25,7 +25,7 @@ pub enum RequestError {
     Closed(#[from] Closed),
 }
 
-/// What drives the leases has ended, with its runtime or by [`Tenure::shutdown`].
+/// What drives the leases has ended, with its runtime or by [`Tenure::shutdown`](super::Tenure::shutdown).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the driver of the leases has ended, with its runtime or by `shutdown`")]
 #[non_exhaustive]
@@ -91,7 +91,7 @@ impl std::fmt::Display for Names<'_> {
     }
 }
 
-/// The work of a [`scope`](Tenure::scope) was dropped because the process was asked to end twice.
+/// The work of a [`scope`](super::Tenure::scope) was dropped because the process was asked to end twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the work was ended before its time: the process was asked to end a second time")]
 #[non_exhaustive]
