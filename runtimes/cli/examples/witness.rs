@@ -15,7 +15,7 @@
 //! witness work FILE [--after GROUP]... [--below] [--deaf]
 //!                                                   works until SIGTERM; --below: lets a child do it; --deaf: SIGTERM
 //!                                                   is not heard
-//! witness tick FILE MILLISECONDS                    works that long for a tick
+//! witness tick FILE MILLISECONDS [EACH LONGER]       works that long for a tick, LONGER for each EACH-th
 //! witness session COMMAND ARGS...                   runs a command in a session of its own; its standard input
 //!                                                   becomes the session's terminal
 //! witness foreground                                tells whether it has the foreground of its terminal
@@ -102,8 +102,7 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
 fn tick(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let (start, wall) = (now(), SystemTime::now());
     let path = PathBuf::from(arguments.next().ok_or_else(|| io::Error::other("which file?"))?);
-    let span = arguments.next().and_then(|span| span.parse().ok());
-    let span = Duration::from_millis(span.ok_or_else(|| io::Error::other("how long?"))?);
+    let numbers: Vec<u64> = arguments.map_while(|number| number.parse().ok()).collect();
     let variable = |name: &str| std::env::var(name).map_err(|_| io::Error::other(format!("no {name}")));
     let due = humantime::parse_rfc3339(&variable("TENURE_TICK_TIME")?).map_err(io::Error::other)?;
     // Early is less than zero.
@@ -115,8 +114,13 @@ fn tick(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let (tick, missed) = (variable("TENURE_TICK")?, variable("TENURE_MISSED")?);
     let due = due.duration_since(SystemTime::UNIX_EPOCH).map_err(io::Error::other)?.as_nanos();
     witness.say("tick", format_args!("{tick} {missed} {start} {due} {late}"))?;
+    let span = match numbers[..] {
+        [_, each, longer] if tick.parse::<u64>().is_ok_and(|tick| tick % each == 0) => longer,
+        [span, ..] => span,
+        [] => return Err(io::Error::other("how long?")),
+    };
     let _unit = witness.begin()?;
-    std::thread::sleep(span);
+    std::thread::sleep(Duration::from_millis(span));
     Ok(())
 }
 

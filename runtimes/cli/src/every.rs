@@ -172,6 +172,7 @@ async fn run<T>(
         // Nobody hears what is returned.
         _ = &mut *abandoned => return Ok(()),
     };
+    // Heard of, it counts as stopped.
     if ctx.is_draining() {
         return Ok(());
     }
@@ -192,11 +193,11 @@ async fn run<T>(
             supervisor.watch(async || relayed(relay).await, pending).await;
         }
     }
-    let end = supervisor.finish().await;
-    match end {
+    let was_asked = supervisor.was_asked();
+    match supervisor.finish().await {
         Err(failure) => Err(failure.message),
-        // The driver takes it as stopped, whatever it came to.
-        Ok(_) if ctx.is_draining() => Ok(()),
+        // Whatever it came to: the driver takes it as stopped, since we have heard of that.
+        Ok(_) if was_asked && ctx.is_draining() => Ok(()),
         Ok(End::Ended(Ending::Code(0))) => Ok(()),
         Ok(End::Ended(Ending::Code(code))) => Err(format!("the command ended with code {code}")),
         Ok(End::Ended(Ending::Signal(signal))) => Err(match Signal::from_named_raw(signal) {

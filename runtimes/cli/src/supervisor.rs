@@ -87,6 +87,8 @@ pub(crate) struct Supervisor<'a> {
     lost: bool,
     /// The command was stopped because of `--max-hold`.
     held_too_long: bool,
+    /// It was told, or made, to end before it had.
+    asked: bool,
     /// Stops that the user asked for by a signal.
     stops: u32,
     /// When the command is killed because it was asked to end by choice.
@@ -128,6 +130,7 @@ impl<'a> Supervisor<'a> {
             },
             lost: false,
             held_too_long: false,
+            asked: false,
             stops: 0,
             kill_at: None,
             killed: false,
@@ -181,6 +184,11 @@ impl<'a> Supervisor<'a> {
                 () = tokio::time::sleep(LOOK_FOR_FOREGROUND), if self.wants_terminal => self.lend_terminal(),
             }
         }
+    }
+
+    /// Whether the command had reason to end before its time.
+    pub(crate) const fn was_asked(&self) -> bool {
+        self.asked
     }
 
     /// Sees to it that nothing lives, takes the terminal back, and tells what came of the command.
@@ -279,6 +287,7 @@ impl<'a> Supervisor<'a> {
 
     /// Says once that the lease is lost, and what becomes of the command. The first reason stays.
     fn note_loss(&mut self, why: LostReason, then: &str) {
+        self.ask();
         if !std::mem::replace(&mut self.lost, true) {
             let (hold, token) = (&self.hold, self.hold.token());
             let text = format!("{hold} (token {token}) is lost: {why}; the command {then}");
@@ -286,7 +295,13 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Notes that it is to end. What it comes to after its end is no answer to that.
+    const fn ask(&mut self) {
+        self.asked |= self.ending.is_none();
+    }
+
     fn stop(&mut self, why: StopReason) {
+        self.ask();
         match why {
             StopReason::MaxHold => {
                 self.held_too_long = true;
@@ -326,6 +341,7 @@ impl<'a> Supervisor<'a> {
             }
             self.kill_within_grace();
         }
+        self.ask();
         tracing::info!(signal = signals::name(signal), "passed on to the command");
         self.guarded.signal(signal);
     }
@@ -344,6 +360,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn kill(&mut self) {
+        self.ask();
         self.killed = true;
         self.guarded.kill();
     }

@@ -18,6 +18,9 @@ const PERIOD: Duration = Duration::from_millis(200);
 const MEMBERS: usize = 5;
 /// So long a command works, in milliseconds.
 const WORK: u64 = 40;
+/// At each so-manieth tick it works longer than a claim lasts without its process: by itself it would meet the next.
+const EACH: u64 = 20;
+const LONGER: u64 = 1500;
 
 /// How long there is trouble.
 fn span() -> Duration {
@@ -53,7 +56,8 @@ impl Member {
         let mut command = place.every("200ms", &[&["--ttl", "1s"], options].concat());
         // Each miss is to be told, not only the first few.
         command.env("TENURE_LOG", "tenure=debug");
-        command.arg(witness_program()).arg("tick").arg(place.path(FILE)).arg(WORK.to_string());
+        command.arg(witness_program()).arg("tick").arg(place.path(FILE));
+        command.args([WORK, EACH, LONGER].map(|number| number.to_string()));
         Self {
             running: Running::start(command),
             killed: None,
@@ -182,7 +186,10 @@ fn trouble(place: &Place, options: &[&str], dice: &mut Dice, records: &mut Recor
     let mut members: Vec<_> = (0..MEMBERS).map(|_| Member::start(place, options)).collect();
     eventually("the first tick", || (!place.evidence(FILE).ticks.is_empty()).then_some(()));
     let end = now() + span().as_nanos() as u64;
-    while now() < end {
+    for kind in (0..3).cycle() {
+        if now() > end {
+            break;
+        }
         let next = now() + (200 + dice.below(700)) * 1_000_000;
         let well: Vec<usize> = (0..members.len()).filter(|index| members[*index].is_well()).collect();
         let chosen = match dice.below(3) {
@@ -192,7 +199,7 @@ fn trouble(place: &Place, options: &[&str], dice: &mut Dice, records: &mut Recor
         // Before its command starts, while it works, or after that.
         let moment = now() + dice.below(2 * WORK) * 1_000_000;
         eventually("the moment", || (now() >= moment).then_some(()));
-        match dice.below(3) {
+        match kind {
             0 if well.len() > 2 => {
                 let member = &mut members[chosen];
                 member.killed = Some(now());
@@ -295,6 +302,8 @@ fn fleet(options: &[&str], runs_per_tick: usize) {
         let ticks = place.evidence(FILE).ticks;
         (ticks.iter().filter(|tick| tick.n > last).count() >= 5).then_some(())
     });
+    // What is claimed in the moment in which all end may come to nothing, as nobody is left who could tell.
+    let last = timer(&place)["claimed_tick"].as_u64().unwrap() - 1;
     for member in members.iter_mut().filter(|member| member.killed.is_none()) {
         member.asked = Some(now());
         member.running.signal(Signal::TERM);
@@ -302,7 +311,6 @@ fn fleet(options: &[&str], runs_per_tick: usize) {
     }
     records.look(&place);
     assert_eq!(base(&place), before, "the schedule is counted from where it was");
-    let last = timer(&place)["claimed_tick"].as_u64().unwrap();
     let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let offset = wall.as_nanos() as u64 - now();
     let told = members.iter().map(|member| Told::read(&member.running.stderr.to_the_end())).collect();
@@ -403,7 +411,7 @@ fn check(account: &Account, last: u64, runs_per_tick: usize) {
         members.len()
     );
     assert!(killed > 0 && frozen > 0, "there was some trouble");
-    assert!(of_tick.len() as u64 > last / 4, "most of the time it works");
+    assert!(of_tick.len() as u64 > last / 10, "it works, too");
 }
 
 #[test]

@@ -50,7 +50,8 @@ fn nothing_is_listed_where_there_is_nothing() {
 #[test]
 fn timers_are_listed_with_their_ticks_and_claims() {
     let place = Place::new();
-    let running = running(&place, "a \u{1b}[31m", "echo started; exec sleep 1000");
+    let mut running = running(&place, "a \u{1b}[31m", "echo started $TENURE_TICK; exec sleep 1000");
+    let tick: u64 = running.stdout.wait_for("started ")["started ".len()..].parse().unwrap();
     let timer = place.list(&["timers"]).remove(0);
     let names = [
         "timer",
@@ -93,7 +94,7 @@ fn timers_are_listed_with_their_ticks_and_claims() {
         "text",
     ];
     assert_eq!(fields(claim), sorted(names), "the names of the fields are an interface");
-    assert_eq!((&claim["tick"], &claim["pid"]), (&1.into(), &running.pid().as_raw_pid().into()));
+    assert_eq!((&claim["tick"], &claim["pid"]), (&tick.into(), &running.pid().as_raw_pid().into()));
     assert_eq!(
         (&claim["attempt"], &claim["attempts"], &claim["ttl_ms"]),
         (&1.into(), &1.into(), &15_000.into())
@@ -101,7 +102,7 @@ fn timers_are_listed_with_their_ticks_and_claims() {
     assert!(claim["remaining_ms"].as_u64().unwrap() <= 15_000);
 
     let (_, table, _) = output(place.tenure(&["timers"]));
-    for part in ["TIMER", "NEXT", "every 0.3s", "tick 1:", &running.pid().to_string()] {
+    for part in ["TIMER", "NEXT", "every 0.3s", &format!("tick {tick}:"), &running.pid().to_string()] {
         assert!(table.contains(part), "{part} is missing in {table}");
     }
     assert!(!table.contains('\u{1b}'), "a timer's name can't steer the terminal: {table:?}");

@@ -118,15 +118,15 @@ fn the_command_has_the_foreground_and_the_shell_has_it_back_afterwards() {
 fn commands_at_ticks_write_to_the_terminal_and_leave_the_keyboard_to_the_program() {
     let place = Place::new();
     let ask = r#"$E sh -c 'cat; echo "tick $TENURE_TICK"; (: < /dev/tty) || echo no terminal to ask at'"#;
-    let mut session =
-        Session::start(&place, &checked(&format!("trap : INT; stty tostop; {ask}; stty -tostop")));
+    let script = format!("trap : INT; stty tostop; {ask}; CODE=$?; stty -tostop; (exit $CODE)");
+    let mut session = Session::start(&place, &checked(&script));
     session.shows("no terminal to ask at");
     session.shows("tick 3");
     session.press("\u{3}");
     session.shows("SIGINT: timer \"job\" is not followed any more");
-    session.shows("code 0");
+    session.shows("code 130");
     assert_eq!(place.outcomes(1), ["succeeded"]);
-    session.is_restored(0);
+    session.is_restored(130);
 }
 
 #[test]
