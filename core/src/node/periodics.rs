@@ -8,6 +8,7 @@ use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, Phase};
 use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Run};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::timer::{DueTick, TickMiss, TimerEnd};
 use crate::worker::{Restart, RestartPolicy, Worker, WorkerOptions};
@@ -304,6 +305,9 @@ impl<J: Jitter> Node<J> {
                         run.claim = Some(claim);
                     }
                     self.output.push_back(output);
+                    if planted(Bug::ClaimNotWaitedFor) {
+                        self.claimed(worker, lease);
+                    }
                     return None;
                 }
                 job.periodic.floor = job.periodic.floor.max(token);
@@ -352,6 +356,7 @@ impl<J: Jitter> Node<J> {
         let Some(run) = self.run_mut(worker) else { return };
         if run.started {
             run.end = match exit {
+                Exit::Completed | Exit::Failed if planted(Bug::FinishedAsNotStarted) => ClaimEnd::NotStarted,
                 Exit::Completed | Exit::Failed => ClaimEnd::Finished,
                 Exit::Stopped => ClaimEnd::Interrupted,
                 Exit::NotStarted => ClaimEnd::NotStarted,
