@@ -69,6 +69,14 @@ bugs! {
     TickEarly,
     /// The next tick is due a period after the one before was delivered, whatever the schedule says.
     TickFromNow,
+    /// Each instance counts a timer's ticks from when it has read the record first.
+    PhasePerInstance,
+    /// A run starts before the store has granted the claim of its tick.
+    ClaimNotWaitedFor,
+    /// A claim is ended as not started, though its run has ended.
+    FinishedAsNotStarted,
+    /// A timer whose clock has stepped back is not based anew.
+    NotRebased,
 }
 
 /// Plants a bug into all machines of this process, in place of the one before; `None` takes it out again.

@@ -378,6 +378,10 @@ impl<J: Jitter> Timer<J> {
         let differs = !self.registered && to_come != own.text();
 
         let known = Known::new(view, read);
+        let known = known.map(|known| Known {
+            base: if planted(Bug::PhasePerInstance) { Tick { n: last, at: reading.at } } else { known.base },
+            ..known
+        });
         let Some(known) = known else {
             // Nobody here knows when its next tick is: ours counts at once, or we wait for a change.
             if differs {
@@ -393,7 +397,7 @@ impl<J: Jitter> Timer<J> {
             return;
         };
 
-        if self.steps_back(&reading, &known, last) {
+        if self.steps_back(&reading, &known, last) && !planted(Bug::NotRebased) {
             self.change(changed, revision, TimerChange::Rebase { last });
         } else if differs {
             let staged = known.current.next(base, reading.at);

@@ -9,6 +9,7 @@ use crate::lease::{Lease, LeaseOptions, Phase};
 use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Refused, Run};
+use crate::planted::{Bug, planted};
 use crate::time::Instant;
 use crate::timer::{DueTick, TickMiss, TimerEnd};
 use crate::worker::{Restart, RestartPolicy, Worker, WorkerOptions};
@@ -340,6 +341,9 @@ impl<J: Jitter> Node<J> {
                         run.claim = Some(claim);
                     }
                     self.output.push_back(output);
+                    if planted(Bug::ClaimNotWaitedFor) {
+                        self.claimed(worker, lease);
+                    }
                     return None;
                 }
                 job.periodic.floor = job.periodic.floor.max(token);
@@ -404,6 +408,7 @@ impl<J: Jitter> Node<J> {
         let Some(run) = self.run_mut(worker) else { return };
         if run.started {
             run.end = match exit {
+                Exit::Completed | Exit::Failed if planted(Bug::FinishedAsNotStarted) => ClaimEnd::NotStarted,
                 Exit::Completed | Exit::Failed => ClaimEnd::Finished,
                 Exit::Stopped => ClaimEnd::Interrupted,
                 Exit::NotStarted => ClaimEnd::NotStarted,

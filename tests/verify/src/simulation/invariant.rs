@@ -5,6 +5,7 @@ use super::world::{Fact, World};
 
 mod c1_claims_are_owned;
 mod c2_one_run_at_a_time;
+mod c3_claims_of_their_owner;
 mod calm;
 mod fresh_jitter;
 mod l1_takeover;
@@ -105,6 +106,7 @@ invariants! {
     t5: t5_all_are_told::AllAreTold,
     c1: c1_claims_are_owned::ClaimsAreOwned,
     c2: c2_one_run_at_a_time::OneRunAtATime,
+    c3: c3_claims_of_their_owner::OfTheirOwner,
     l4: l4_jobs_go_on::JobsGoOn,
     limits: limits_are_kept::Limits,
     jitter: fresh_jitter::FreshJitter,

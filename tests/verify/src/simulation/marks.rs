@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use tenure_core::{
-    AcquireFailure, Acquisition, Command, CommandId, Event, Exit, LeaseKey, LossReason, Notice,
-    ReleaseOutcome, Reply, Stop, StopReason, WaitLimit, Wake, WorkerKey,
+    AcquireFailure, Acquisition, ClaimEnd, Command, CommandId, Event, Exit, LeaseKey, LossReason, Notice,
+    ReleaseOutcome, Reply, Stop, StopReason, TickMiss, WaitLimit, Wake, WorkerKey,
 };
+use tenure_store::{TimerAct, TimerAnswer, TimerRecord};
 
-use super::member::{Candidacy, Condition, Worker};
+use super::member::{CLAIM, Candidacy, Condition, Worker};
 use super::world::{Fact, MS, What, World};
 
 macro_rules! marks {
@@ -102,6 +103,36 @@ marks! {
     WorkerEndedByPolicy,
     /// A driver was stopped between two outputs, and heard of something new before it went on.
     HeardBetweenOutputs,
+    /// A timer was based anew, since the clock had stepped back.
+    TimerRebased,
+    /// The schedule of another instance was followed.
+    ScheduleFollowed,
+    /// A forgotten timer was made anew by an instance that had it.
+    TimerMadeAnew,
+    /// Several ticks were delivered late, in order.
+    CaughtUp,
+    /// A tick was delivered with the number of those before it that were missed.
+    MissedTicksCounted,
+    /// Ticks were told to have been missed, since they were too late.
+    TicksTooLate,
+    /// A tick was not run, since it was too late by then.
+    RunTooLate,
+    /// A tick was not run, since a later one came before it could be claimed.
+    TickSuperseded,
+    /// A tick was not run, since a run was going on.
+    OverlapSkipped,
+    /// A tick whose claimant was gone was claimed again.
+    ClaimRetried,
+    /// A tick was not claimed again, since its runs were used up.
+    RetryExhausted,
+    /// The claim of a tick was granted too late for work.
+    ClaimGrantedTooLate,
+    /// A run was stopped, and its tick left to another attempt.
+    RunInterrupted,
+    /// A claim was given back before its run began.
+    ClaimGivenBack,
+    /// A run began under a lease.
+    RunUnderLease,
     /// Two processes were valid at once, since the assumptions were broken: only tokens protected.
     TwoHoldersBeyondAssumptions,
 }
@@ -182,8 +213,19 @@ impl Watcher {
             Fact::Written { accepted: false, .. } => self.marks.hit(Mark::WriteRefused),
             Fact::Lost { what: "answer", .. } => self.marks.hit(Mark::ReplyLost),
             Fact::Struck { member, what } => self.struck(world, *member, *what),
-            Fact::TimerExecuted { .. } | Fact::TimerNoticed { .. } | Fact::ClaimNoticed { .. } => {}
-            Fact::Written { .. } | Fact::Lost { .. } | Fact::Polled { .. } | Fact::Started { .. } => {}
+            Fact::TimerExecuted { act, before, answer, .. } => self.timer_executed(act, *before, answer),
+            Fact::TimerNoticed { notice, .. } => self.timer_noticed(notice),
+            Fact::ClaimNoticed { notice: Notice::GrantedTooLate { .. }, .. } => {
+                self.marks.hit(Mark::ClaimGrantedTooLate);
+            }
+            Fact::ClaimNoticed { .. } => {}
+            Fact::Started { member, lease, .. } => {
+                let candidacy = world.members[*member].candidacy(*lease);
+                if candidacy.is_some_and(|candidacy| candidacy.run.is_some() && candidacy.name != CLAIM) {
+                    self.marks.hit(Mark::RunUnderLease);
+                }
+            }
+            Fact::Written { .. } | Fact::Lost { .. } | Fact::Polled { .. } => {}
             Fact::WorkEnded { member, lease, worker: Some(worker), exit } => {
                 self.workload_ended(world, *member, *lease, *worker, *exit);
             }
@@ -191,6 +233,53 @@ impl Watcher {
             Fact::WorkerNoticed { member, worker, notice } => {
                 self.worker_noticed(world, *member, worker, notice)
             }
+        }
+    }
+
+    fn timer_executed(&mut self, act: &TimerAct, before: Option<&TimerRecord>, answer: &TimerAnswer) {
+        match (act, answer) {
+            (TimerAct::Read { last: Some(_), .. }, _) if before.is_none() => {
+                self.marks.hit(Mark::TimerMadeAnew)
+            }
+            (TimerAct::Claim(claim), _) => {
+                let claims = before.into_iter().flat_map(|record| &record.claims);
+                let Some(other) = claims.into_iter().find(|other| other.tick == claim.tick) else { return };
+                let own = other.owner == claim.owner.to_string();
+                match answer {
+                    TimerAnswer::Granted(token) if *token != other.token && !own => {
+                        self.marks.hit(Mark::ClaimRetried);
+                    }
+                    TimerAnswer::Taken if claim.attempts > 1 => self.marks.hit(Mark::RetryExhausted),
+                    _ => {}
+                }
+            }
+            (TimerAct::Finish { end: ClaimEnd::Interrupted, .. }, TimerAnswer::Removed) => {
+                self.marks.hit(Mark::RunInterrupted);
+            }
+            (TimerAct::Finish { end: ClaimEnd::NotStarted, token: Some(_), .. }, TimerAnswer::Removed) => {
+                self.marks.hit(Mark::ClaimGivenBack);
+            }
+            _ => {}
+        }
+    }
+
+    fn timer_noticed(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Ticked { due, .. } => {
+                if due.catching_up {
+                    self.marks.hit(Mark::CaughtUp);
+                }
+                if due.missed > 0 {
+                    self.marks.hit(Mark::MissedTicksCounted);
+                }
+            }
+            Notice::TicksMissed { .. } => self.marks.hit(Mark::TicksTooLate),
+            Notice::Rebased { .. } => self.marks.hit(Mark::TimerRebased),
+            Notice::ScheduleChanged { .. } => self.marks.hit(Mark::ScheduleFollowed),
+            Notice::TickSkipped { why: TickMiss::TooLate, .. } => self.marks.hit(Mark::RunTooLate),
+            Notice::TickSkipped { why: TickMiss::Superseded, .. } => self.marks.hit(Mark::TickSuperseded),
+            Notice::TickSkipped { why: TickMiss::Overlap, .. } => self.marks.hit(Mark::OverlapSkipped),
+            _ => {}
         }
     }
 

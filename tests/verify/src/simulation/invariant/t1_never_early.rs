@@ -33,7 +33,9 @@ impl Invariant for NeverEarly {
                     | Command::ChangeTimer { id, timer, timeout, .. },
             } => {
                 let node = &world.members[*member];
-                self.asked.insert((node.life, id.machine()), (*id, node.heard_at + *timeout));
+                // One that left late, after a stop, was given up before anybody can tell.
+                let by = if node.interrupted { Instant::ZERO } else { node.heard_at + *timeout };
+                self.asked.insert((node.life, id.machine()), (*id, by));
                 if let Some(schedule) = node.node.timer_name(*timer).and_then(|name| world.schedule(name)) {
                     let read = self.read.entry((node.life, schedule)).or_insert((id.machine(), 0));
                     if read.0 != id.machine() {
@@ -84,9 +86,12 @@ impl Invariant for NeverEarly {
                 let node = &world.members[*member].node;
                 let Some((periodic, due)) = node.run(*worker) else { return Ok(()) };
                 let schedule = node.periodic_name(periodic).and_then(|name| world.schedule(name));
-                let forgotten = schedule.is_some_and(|schedule| world.forgotten[schedule]);
-                // By which reading it was due is not known any more, nor by which base, if there were several.
-                check(world, *member, forgotten || world.wall_set_back.is_some(), due.tick)
+                let record = schedule.and_then(|schedule| world.record(schedule));
+                // By which reading it was due is not known any more, nor by which base, if there were several: an instance
+                // goes by the old schedule until it reads the new one.
+                let moved = record.is_none_or(|record| record.revision > 1)
+                    || schedule.is_none_or(|schedule| world.forgotten[schedule]);
+                check(world, *member, moved || world.wall_set_back.is_some(), due.tick)
             }
             _ => Ok(()),
         }
