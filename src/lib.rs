@@ -125,6 +125,8 @@
 
 mod url;
 
+#[cfg(feature = "cron")]
+pub use tenure_cron::{Cron, CronError};
 pub use tenure_driver::core::{
     AnySchedule, ConfigError, Deadlines, DueTick, Every, Identity, Instant, JobName, LeaseConfig, LeaseName,
     Missed, NameError, Overlap, Rate, ReleaseOutcome, Restart, RestartPolicy, Schedule, StopReason,
@@ -142,8 +144,6 @@ pub use tenure_driver::{
     Progress, Renewals, RequestError, RunSetup, Runtime, Signal, StartError, Stats, StillHeld, Tenure, Timer,
     TimerError, TimerSetup, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
-#[cfg(feature = "cron")]
-pub use tenure_cron::{Cron, CronError};
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
 #[cfg(all(feature = "sqlite", unix))]
