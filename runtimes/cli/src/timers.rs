@@ -3,7 +3,7 @@
 use comfy_table::Table;
 use serde_json::{Value, json};
 use tenure::store_contract::{Claim, StoreTime};
-use tenure::{AnySchedule, Instant, Tick, TimerEntry};
+use tenure::{Tick, TimerEntry};
 
 use crate::args::{Timers, TimersAction};
 use crate::failure::Failure;
@@ -45,8 +45,8 @@ fn next(entry: &TimerEntry) -> Option<Tick> {
     let (record, now) = (&entry.record, entry.time.wall);
     // What is to follow counts from its time on, whether or not somebody has taken note.
     match &record.next {
-        Some(next) if next.at.at <= now => AnySchedule::parse(&next.schedule)?.next(next.at, now),
-        _ => AnySchedule::parse(&record.schedule)?.next(record.base, now),
+        Some(next) if next.at.at <= now => tenure::schedule(&next.schedule)?.next(next.at, now),
+        _ => tenure::schedule(&record.schedule)?.next(record.base, now),
     }
 }
 
@@ -119,7 +119,7 @@ fn schedule(entry: &TimerEntry) -> String {
 /// One line: which tick, who has it, since when, for how much longer.
 fn describe(claim: &Claim, now: StoreTime) -> String {
     let Claim { tick, owner, begun, attempts, .. } = claim;
-    if claim.ends == Instant::ZERO {
+    if claim.ttl.is_zero() {
         return format!("tick {tick}: given back, to be tried again");
     }
     let left = claim.ends.saturating_since(now.now);
@@ -139,7 +139,7 @@ mod tests {
     use std::time::Duration;
 
     use tenure::store_contract::core::NextSchedule;
-    use tenure::{TimerName, TimerRecord, Timestamp};
+    use tenure::{Instant, TimerName, TimerRecord, Timestamp};
 
     use super::*;
 
@@ -171,6 +171,9 @@ mod tests {
         assert_eq!(shown("every 10s", None, now), (10.into(), "1970-01-01T00:02:10.000Z".into()));
         // Before the base, which is where a clock that was set back stands.
         assert_eq!(shown("every 10s", None, 0), (8.into(), "1970-01-01T00:01:50.000Z".into()));
+        // Five minutes past each hour.
+        let (_, at) = shown("cron UTC 5 * * * *", None, now);
+        assert_eq!(at, "1970-01-01T00:05:00.000Z");
         assert_eq!(shown("0 3 * * 1 \u{1b}", None, now), (Value::Null, Value::Null));
     }
 
