@@ -53,9 +53,9 @@ fn layers(bug: Bug) -> Found {
         Bug::TickEarly => found(None, "T1"),
         Bug::TickFromNow => found(None, "T3"),
         Bug::PhasePerInstance => found(None, "T3"),
-        Bug::ClaimNotWaitedFor => found(None, "T2"),
+        Bug::ClaimNotWaitedFor => found(None, "W3"),
         Bug::FinishedAsNotStarted => found(Some((two_claimants, "T2")), "T2"),
-        Bug::NotRebased => found(None, "T4"),
+        Bug::NotRebased => found(None, "L4"),
     }
 }
 
