@@ -266,7 +266,7 @@ mod tests {
             let (floor, overlap, metadata) = (Token::ZERO, Overlap::Skip, Metadata::new());
             TimerAct::Claim(TickClaim { tick: 1, owner, ttl, floor, attempts: 1, overlap, metadata })
         };
-        let at = |seconds| StoreTime {
+        let at = |seconds: i64| StoreTime {
             wall: Timestamp::from_nanos(seconds * 1_000_000_000),
             now: Instant::from_nanos(seconds as u64 * 1_000_000_000),
         };
