@@ -6,7 +6,7 @@
 
 mod systems;
 
-use systems::{brisk, calm, hinted, recovers, repeating, slowest, workers};
+use systems::{brisk, calm, claimants, hinted, recovers, repeating, slowest, workers};
 use tenure_core::planted::{Bug, plant};
 use tenure_verify::search::{Config, leases};
 use tenure_verify::simulation::{self, Settings};
@@ -49,11 +49,22 @@ fn layers(bug: Bug) -> Found {
         Bug::NoRest => found(Some((two_workers, "C1")), "W5"),
         Bug::CampaignsBeforeExit => found(Some((two_workers, "C1")), "W3"),
         Bug::RestsForever => found(Some((two_workers, "L3")), "W5"),
+        Bug::TickTwice => found(None, "T2"),
+        Bug::TickEarly => found(None, "T1"),
+        Bug::TickFromNow => found(None, "T3"),
+        Bug::PhasePerInstance => found(None, "T3"),
+        Bug::ClaimNotWaitedFor => found(None, "W3"),
+        Bug::FinishedAsNotStarted => found(Some((two_claimants, "T2")), "T2"),
+        Bug::NotRebased => found(None, "L4"),
     }
 }
 
 fn slow_predecessors() -> Config {
     Config { members: 1, clocks: slowest(), pauses: true, crashes: true, ..brisk() }
+}
+
+fn two_claimants() -> Config {
+    claimants(2)
 }
 
 fn two_workers() -> Config {
@@ -64,8 +75,13 @@ fn two_workers() -> Config {
 fn every_planted_bug_is_found_by_each_layer_that_is_said_to_find_it() {
     let settings = Settings::default();
     plant(None);
-    for config in [two_workers(), hinted(), Config { recovery: recovers(6), ..calm(3) }, slow_predecessors()]
-    {
+    for config in [
+        two_workers(),
+        two_claimants(),
+        hinted(),
+        Config { recovery: recovers(6), ..calm(3) },
+        slow_predecessors(),
+    ] {
         assert!(leases(config).is_ok(), "nothing is planted, and something is found");
     }
     assert!(simulation::run_many(0..FLEETS, &settings).is_ok(), "nothing is planted, and something is found");

@@ -4,7 +4,10 @@
 
 mod systems;
 
-use systems::{brisk, calm, crashing_worker, hinted, recovers, repeating, slowest, two, workers};
+use systems::{
+    brisk, calm, claimants, crashing_claimant, crashing_worker, hinted, recovers, repeating, slowest, two,
+    workers,
+};
 use tenure_core::Rate;
 use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Store, Witness, leases};
 
@@ -91,6 +94,19 @@ fn a_worker_that_crashes_with_the_slowest_clock_is_safe_and_recovers_from_every_
     if is_deep() {
         let config = Config { clocks: slowest(), ..crashing_worker() };
         assert_eq!(counts(leases(config)), (223_288, 1_187_284, 6));
+    }
+}
+
+/// Claims are owned as leases are, no tick is begun more often than it may be, and every later tick is claimed.
+#[test]
+fn two_nodes_that_claim_ticks_are_safe_and_go_on_from_every_state() {
+    assert_eq!(counts(leases(claimants(2))), (11_296, 36_266, 3));
+}
+
+#[test]
+fn a_node_that_claims_ticks_and_crashes_and_loses_messages_is_safe_and_goes_on_from_every_state() {
+    if is_deep() {
+        assert_eq!(counts(leases(crashing_claimant())), (240_040, 1_146_824, 7));
     }
 }
 

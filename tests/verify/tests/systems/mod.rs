@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "not every test searches all of them")]
 
 use tenure_core::Rate;
-use tenure_verify::search::{Application, Clocks, Config, Network, Recovery, Store};
+use tenure_verify::search::{Application, Clocks, Config, Job, Network, Recovery, Store};
 
 /// Two nodes with even clocks, on a network that delivers at any time or never, one message after the other.
 pub(crate) fn two() -> Config {
@@ -38,6 +38,22 @@ pub(crate) fn calm(members: usize) -> Config {
 /// The same with workers, which must recover from every state.
 pub(crate) fn workers(members: usize) -> Config {
     Config { workers: true, recovery: recovers(6), ..calm(members) }
+}
+
+/// Two nodes that claim the ticks of a job, each of which may be begun this often, on a network that delivers at once. A
+/// later tick must be claimed from every state.
+pub(crate) fn claimants(attempts: u32) -> Config {
+    let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
+    let application = Application { ends: true, ..two().application };
+    let job = Some(Job { period: 3, attempts, fails_to_start: false });
+    Config { timing: Config::exact(), job, network, application, recovery: recovers(4), ..two() }
+}
+
+/// One node that claims ticks and crashes at any time, over a network that loses messages.
+pub(crate) fn crashing_claimant() -> Config {
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false });
+    let recovery = Recovery { without_one: false, ..recovers(8) };
+    Config { members: 1, timing: Config::exact(), job, crashes: true, recovery, ..two() }
 }
 
 /// A worker whose process crashes at any time, over a network that loses messages. The other owners are its own

@@ -9,7 +9,7 @@ use crate::simulation::world::{Fact, World};
 #[derive(Default)]
 pub(super) struct OfTheirOwner;
 
-fn claim_of<'a>(record: Option<&'a TimerRecord>, tick: u64) -> Option<&'a Claim> {
+fn claim_of(record: Option<&TimerRecord>, tick: u64) -> Option<&Claim> {
     record?.claims.iter().find(|claim| claim.tick == tick)
 }
 
