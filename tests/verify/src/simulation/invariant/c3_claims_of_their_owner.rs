@@ -13,8 +13,10 @@ fn claim_of(record: Option<&TimerRecord>, tick: u64) -> Option<&Claim> {
     record?.claims.iter().find(|claim| claim.tick == tick)
 }
 
+/// What was given back, to be tried again, is nobody's.
 fn is_its(claim: &Claim, owner: &Owner, token: Option<Token>) -> bool {
-    claim.owner == owner.to_string() && token.is_none_or(|token| token == claim.token)
+    let given_back = claim.ttl.is_zero();
+    !given_back && claim.owner == owner.to_string() && token.is_none_or(|token| token == claim.token)
 }
 
 impl Invariant for OfTheirOwner {
