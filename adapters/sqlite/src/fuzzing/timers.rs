@@ -170,7 +170,8 @@ pub fn use_timer_rows(
     now: u64,
     wall: i64,
 ) {
-    let (now, wall) = (Instant::from_nanos(now), Timestamp::from_nanos(wall));
+    // At the very end of time, which no clock reaches, everything is over, and what can't be read is, too.
+    let (now, wall) = (Instant::from_nanos(now.min(u64::MAX - 1)), Timestamp::from_nanos(wall));
     with_database(|connection| {
         connection.execute_batch("DELETE FROM timer; DELETE FROM claim; DELETE FROM run")?;
         connection.execute("UPDATE store SET boot = ?1, high_water = 0", [BOOT])?;
