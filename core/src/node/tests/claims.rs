@@ -97,6 +97,17 @@ impl Bench {
         self.settle(Vec::new())
     }
 
+    /// The run ends, and its claim at the store.
+    fn over(&mut self, lease: LeaseKey, exit: Exit) -> Vec<Output> {
+        let mut outputs = self.exit(lease, exit);
+        for command in commands(&outputs) {
+            if let Command::FinishTick { id, .. } = command {
+                outputs.extend(self.reply(id, RELEASED));
+            }
+        }
+        outputs
+    }
+
     /// Claims tick 1, is granted it, and starts its run.
     fn running(options: PeriodicOptions) -> (Self, LeaseKey) {
         let mut bench = Self::new(options);
@@ -243,8 +254,7 @@ fn a_tick_that_is_passed_over_is_told_of_with_the_reason() {
 #[test]
 fn a_token_that_is_not_above_the_last_claims_is_refused() {
     let (mut bench, lease) = Bench::running(job());
-    bench.exit(lease, Exit::Completed);
-    // Its finish is still to be answered.
+    bench.over(lease, Exit::Completed);
     let outputs = bench.to(2_100);
     let (id, _) = claim(&outputs, 2);
     let outputs = bench.reply(id, Reply::Granted { token: Token::new(11) });
@@ -258,7 +268,7 @@ fn while_a_run_goes_on_here_ticks_are_skipped_without_asking_the_store() {
     let outputs = bench.to(4_100);
     assert_eq!((claims(&outputs), skips(&outputs).len()), (Vec::new(), 3));
     assert!(skips(&outputs).iter().all(|(_, why)| *why == TickMiss::Overlap));
-    bench.exit(lease, Exit::Completed);
+    bench.over(lease, Exit::Completed);
     claim(&bench.to(5_100), 5);
 }
 
@@ -330,4 +340,29 @@ fn ticks_come_on_while_requests_of_the_timer_are_not_answered() {
         }
     }
     assert!(runs >= 17, "{runs}");
+}
+
+#[test]
+fn a_late_grant_that_is_given_back_while_the_run_goes_on_is_no_grant_without_a_run() {
+    let mut options = job();
+    options.timer.missed = Missed::CatchUp { at_most: 5 };
+    let mut bench = Bench::new(options);
+    // The first request is long under way; its second try is answered, and the run starts.
+    let (first, lease) = claim(&bench.to(1_100), 1);
+    let (mut second, mut at) = (None, 1_100);
+    while second.is_none() {
+        at += 100;
+        let outputs = bench.to(at);
+        second = claims(&outputs).into_iter().find(|(_, of, _)| *of == lease).map(|(id, ..)| id);
+    }
+    let outputs = bench.grant(second.expect("asked again"));
+    assert_eq!(starts(&outputs), [lease]);
+    // No renewal gets through: at the store the claim is over. The work does not end.
+    bench.to(at + 20_000);
+    // Now the first request arrives at the store, which grants the tick to the same owner once more.
+    let outputs = bench.grant(first);
+    let ends: Vec<_> = finishes(&outputs).into_iter().map(|(_, _, end)| end).collect();
+    assert!(ends.iter().all(|end| *end == ClaimEnd::Interrupted), "the run has begun: {ends:?}");
+    let outputs = bench.exit(lease, Exit::Completed);
+    assert!(finishes(&outputs).iter().all(|(_, _, end)| *end == ClaimEnd::Finished), "{outputs:?}");
 }
