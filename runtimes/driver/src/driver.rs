@@ -179,7 +179,7 @@ impl<R: Runtime> Driver<R> {
             self.trouble.warn(now, Kind::Bug, Some(&order.subject), text);
             outcome = Err(StoreError::unknown(text).about(&order.subject));
         }
-        if order.what == What::ChangeTimer && outcome == Ok(Answer::Timer(TimerAnswer::NotYours)) {
+        if outcome == Ok(Answer::Timer(TimerAnswer::Gone)) {
             // It is read again, and so made.
             outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
         }

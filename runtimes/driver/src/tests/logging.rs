@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::Mutex;
 
+use futures::FutureExt;
+use tenure_store::{Operation, TimerAct, TimerAnswer, TimerRequest};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -309,5 +311,40 @@ fn no_answer_of_a_bad_store_reaches_the_machines_of_timers_as_a_mistake_of_the_d
         let misuse = ["was never", "does not answer", "shutting down", "can't overlap"];
         let wrong = all.iter().find(|line| misuse.iter().any(|text| line.contains(text)));
         assert_eq!(wrong, None);
+    });
+}
+
+#[test]
+fn a_change_of_a_timer_that_was_forgotten_meanwhile_is_no_bug_of_the_store() {
+    logged(|world, lines| {
+        let plan = Plan::default();
+        let tenure = world.tenure_with(&plan);
+        let _first = world.tenure().timer("p", SECOND * 10).start().unwrap();
+        world.settle();
+        let store = world.store.clone();
+        let changes = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&changes);
+        plan.set(move |operation| {
+            if let Operation::Timer(TimerRequest { name, act: TimerAct::Change { .. }, .. }) = operation {
+                *count.lock().unwrap() += 1;
+                if *count.lock().unwrap() == 1 {
+                    let forget = TimerRequest { name: name.clone(), act: TimerAct::Forget, timeout: SECOND };
+                    assert_eq!(
+                        SimpleStore::timer(&store, forget).now_or_never(),
+                        Some(Ok(TimerAnswer::Removed))
+                    );
+                }
+            }
+            Fault::None
+        });
+        let second = tenure.timer("p", SECOND * 20).start().unwrap();
+        world.runtime.advance(60 * SECOND);
+        assert!(*changes.lock().unwrap() >= 1);
+        let warnings = lines.at(Level::WARN);
+        assert!(warnings.iter().all(|line| !line.contains("another operation")), "{warnings:#?}");
+        // It was made anew, with what this instance wants.
+        let timers = world.runtime.block_on(tenure.timers()).unwrap();
+        assert_eq!(timers[0].record.schedule.as_ref(), second.schedule().text());
+        assert_eq!(second.schedule().text(), "every 20s");
     });
 }
