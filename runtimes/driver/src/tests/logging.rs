@@ -352,3 +352,23 @@ fn a_change_of_a_timer_that_was_forgotten_meanwhile_is_no_bug_of_the_store() {
         assert_eq!(second.schedule().text(), "every 20s");
     });
 }
+
+#[test]
+fn what_the_store_says_of_a_claim_beside_a_lease_is_told() {
+    for (kind, fault, text) in [
+        ("claim", Fault::Refuse, "not claimed: "),
+        ("claim", Fault::Fail, "not claimed yet, and tried again: "),
+        ("finish", Fault::Fail, "the server is down"),
+    ] {
+        logged(|world, lines| {
+            let tenure = world.tenure();
+            world.plan.only(kind, fault);
+            let _job = tenure.periodic("p", 60 * SECOND, |_| async {}).under("a").start().unwrap();
+            world.runtime.advance(61 * SECOND);
+            let warnings = lines.at(Level::WARN);
+            let told: Vec<_> = warnings.iter().filter(|line| line.contains(text)).collect();
+            assert!((1..=3).contains(&told.len()), "{kind}: {warnings:#?}");
+            assert!(told[0].contains("timer=\"p\"") && told[0].contains("tick=1"), "{told:#?}");
+        });
+    }
+}

@@ -12,6 +12,7 @@ use super::*;
 use crate::{Closed, Ctx, DrainError, Periodic, PeriodicSetup, PeriodicStatus, TimerError};
 
 mod cut_short;
+mod under_a_lease;
 
 const MILLI: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_secs(10);
@@ -248,31 +249,6 @@ fn a_run_whose_claim_cannot_be_renewed_ends_by_its_own_clock_before_another_begi
     let (why, ended) = ends.lock().unwrap().expect("it was told");
     let run = book.all().into_iter().find(|run| run.tick == 1).expect("it is run again");
     assert!(why == StopReason::Fence && ended < run.from);
-}
-
-#[test]
-fn runs_under_a_lease_are_beside_nothing_else_that_has_it() {
-    let world = World::new();
-    let book = Book::default();
-    let (tenure, other) = (world.tenure(), world.tenure());
-    let setup = job(&world, &tenure, &book, "here", SECOND).under("database");
-    let job = setup.start().unwrap();
-    world.runtime.advance(PERIOD + SECOND / 2);
-    let [run] = &book.take()[..] else { panic!() };
-    let [record] = &world.records()[..] else { panic!("{:?}", world.records()) };
-    assert_eq!(record.name, LeaseName::new("database").unwrap());
-    assert_eq!(record.holder.token, Some(run.token), "its token is the lease's");
-    world.runtime.advance(SECOND);
-    assert!(world.records().is_empty() && claims(&world) == 0);
-
-    // Somebody else has it at the next tick.
-    let lease = world.acquire(&other, "database");
-    world.runtime.advance(PERIOD);
-    assert_eq!((book.ticks(), tenure.stats().skipped_ticks), (vec![], 1));
-    drop(lease);
-    world.runtime.advance(PERIOD);
-    assert_eq!(book.ticks(), [3]);
-    assert_eq!(drained(&world, &job), Ok(()));
 }
 
 #[test]
