@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use tenure_core::{LeaseName, Missed, Overlap, StopReason, Token};
 
-use tenure_store::{RunOutcome, RunState};
+use tenure_store::{Operation, RunOutcome, RunState, TimerAct, TimerRequest};
 
 use super::*;
 use crate::{Closed, Ctx, DrainError, Periodic, PeriodicSetup, PeriodicStatus, TimerError};
@@ -657,6 +657,49 @@ fn a_bad_store_lets_no_tick_be_run_twice_and_is_survived() {
             world.runtime.block_on(tenure.shutdown()).unwrap();
         }
         assert_eq!((claims(&world), world.runtime.tasks()), (0, 0));
+    }
+}
+
+#[test]
+fn requests_that_arrive_when_all_is_over_let_no_tick_be_run_more_often_than_is_allowed() {
+    for (overlap, attempts) in
+        [(Overlap::Skip, 1), (Overlap::Queue, 1), (Overlap::Skip, 2), (Overlap::Queue, 2)]
+    {
+        let world = World::new();
+        let book = Book::default();
+        let mut random = tenure_core::SplitMix::new(7);
+        world.plan.set(move |operation| {
+            let mut below = |most| tenure_core::Jitter::below(&mut random, most);
+            let chance = below(10);
+            match operation {
+                Operation::Timer(TimerRequest { act: TimerAct::Claim(_), .. }) if chance < 5 => {
+                    Fault::Astray(TTL + SECOND * u32::try_from(below(20)).unwrap())
+                }
+                Operation::Timer(TimerRequest { act: TimerAct::Renew { .. }, .. }) if chance < 7 => {
+                    Fault::Hang
+                }
+                Operation::Timer(TimerRequest { act: TimerAct::Finish { .. }, .. }) if chance < 3 => {
+                    Fault::Fail
+                }
+                _ => Fault::None,
+            }
+        });
+        let tenures = [world.tenure(), world.tenure(), world.tenure()];
+        let _jobs: Vec<_> = tenures
+            .iter()
+            .map(|tenure| {
+                let setup = job(&world, tenure, &book, "somewhere", 2 * TTL).overlap(overlap);
+                setup.attempts(attempts).start().unwrap()
+            })
+            .collect();
+        world.runtime.advance(300 * PERIOD);
+        let counts = book.counts();
+        assert!(
+            counts.values().all(|count| *count <= attempts as usize),
+            "{overlap:?}, {attempts}: {counts:?}"
+        );
+        let cut = book.all().iter().filter(|run| run.until.is_none()).count();
+        assert!(counts.len() > 50 && cut > 15, "{overlap:?}, {attempts}: {}, {cut}", counts.len());
     }
 }
 
