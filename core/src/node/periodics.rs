@@ -401,24 +401,32 @@ impl<J: Jitter> Node<J> {
         run.started = true;
         let skipped = entry.periodic.started();
         self.output.extend(skipped.into_iter().map(Output::Notice));
+        // Until it has ended, whatever goes to the store says of the run that it has begun.
+        self.set_end(worker, ClaimEnd::Interrupted);
+    }
+
+    /// What the store is to be told of the run from now on.
+    fn set_end(&mut self, worker: WorkerKey, end: ClaimEnd) {
+        let Some(run) = self.run_mut(worker) else { return };
+        run.end = end;
+        let claim = run.claim.unwrap_or(run.lease);
+        if let Some(entry) = self.leases.get_mut(&claim)
+            && let Place::Claim { claim, .. } = &mut entry.place
+        {
+            claim.end = end;
+        }
     }
 
     /// How the tick's claim is to be ended.
     pub(super) fn run_exited(&mut self, worker: WorkerKey, exit: Exit) {
-        let Some(run) = self.run_mut(worker) else { return };
-        if run.started {
-            run.end = match exit {
+        if self.run_mut(worker).is_some_and(|run| run.started) {
+            let end = match exit {
                 Exit::Completed | Exit::Failed if planted(Bug::FinishedAsNotStarted) => ClaimEnd::NotStarted,
                 Exit::Completed | Exit::Failed => ClaimEnd::Finished,
                 Exit::Stopped => ClaimEnd::Interrupted,
                 Exit::NotStarted => ClaimEnd::NotStarted,
             };
-        }
-        let (end, claim) = (run.end, run.claim.unwrap_or(run.lease));
-        if let Some(entry) = self.leases.get_mut(&claim)
-            && let Place::Claim { claim, .. } = &mut entry.place
-        {
-            claim.end = end;
+            self.set_end(worker, end);
         }
     }
 

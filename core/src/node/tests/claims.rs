@@ -331,3 +331,28 @@ fn ticks_come_on_while_requests_of_the_timer_are_not_answered() {
     }
     assert!(runs >= 17, "{runs}");
 }
+
+#[test]
+fn a_late_grant_that_is_given_back_while_the_run_goes_on_is_no_grant_without_a_run() {
+    let mut options = job();
+    options.timer.missed = Missed::CatchUp { at_most: 5 };
+    let mut bench = Bench::new(options);
+    // The first request is long under way; its second try is answered, and the run starts.
+    let (first, lease) = claim(&bench.to(1_100), 1);
+    let (mut second, mut at) = (None, 1_100);
+    while second.is_none() {
+        at += 100;
+        let outputs = bench.to(at);
+        second = claims(&outputs).into_iter().find(|(_, of, _)| *of == lease).map(|(id, ..)| id);
+    }
+    let outputs = bench.grant(second.expect("asked again"));
+    assert_eq!(starts(&outputs), [lease]);
+    // No renewal gets through: at the store the claim is over. The work does not end.
+    bench.to(at + 20_000);
+    // Now the first request arrives at the store, which grants the tick to the same owner once more.
+    let outputs = bench.grant(first);
+    let ends: Vec<_> = finishes(&outputs).into_iter().map(|(_, _, end)| end).collect();
+    assert!(ends.iter().all(|end| *end == ClaimEnd::Interrupted), "the run has begun: {ends:?}");
+    let outputs = bench.exit(lease, Exit::Completed);
+    assert!(finishes(&outputs).iter().all(|(_, _, end)| *end == ClaimEnd::Finished), "{outputs:?}");
+}
