@@ -413,6 +413,21 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
+    /// Whether what it has or may have at the store is being ended for good.
+    pub(crate) fn is_ending(&self) -> bool {
+        match &self.state {
+            State::Releasing(releasing) => !matches!(releasing.then, Then::Resume { .. }),
+            State::Idle(_)
+            | State::Acquiring(_)
+            | State::Waiting(_)
+            | State::Held(_)
+            | State::Stopping(_)
+            | State::Lost(_)
+            | State::Lingering(_)
+            | State::Over => false,
+        }
+    }
+
     pub(crate) fn granted(&self) -> Token {
         self.granted
     }

@@ -15,13 +15,13 @@
 //! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
 //! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first; a request that is under way decides before that |
 //! | the grant comes to nothing: too late, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
-//! | the run ends | the tick is finished, or left to another attempt if the run was stopped |
+//! | the run ends | the tick is finished, or left to another attempt if the run was stopped; the next one is claimed once the store has answered to that, or the claim is over by its TTL |
 //! | drained | nothing is claimed any more; over once nothing runs |
 //!
 //! Each run is a worker of one run (`worker.rs`), whose lease is the claim of its tick. With a lease of a name, that is
 //! acquired first, and the run starts under it; the claim then only sees to it that no tick is run twice.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::command::ClaimEnd;
@@ -87,6 +87,8 @@ pub(crate) struct Periodic {
     /// With the time at which they were delivered.
     pending: VecDeque<(DueTick, Instant)>,
     pub(crate) runs: BTreeMap<WorkerKey, Run>,
+    /// The claims that are being ended at the store. Until they are, another one would be refused for them.
+    pub(crate) unsettled: BTreeSet<LeaseKey>,
     /// Above every token of a claim that was granted here.
     pub(crate) floor: Token,
     /// Why nothing is claimed any more.
@@ -137,13 +139,13 @@ impl core::hash::Hash for Periodic {
 
 impl Periodic {
     fn parts(&self) -> impl PartialEq + core::hash::Hash + '_ {
-        let Self { key, timer, options: _, pending, runs, floor, ending } = self;
-        (key, timer, pending, runs, floor, ending)
+        let Self { key, timer, options: _, pending, runs, unsettled, floor, ending } = self;
+        (key, timer, pending, runs, unsettled, floor, ending)
     }
 
     pub(crate) fn new(key: PeriodicKey, timer: TimerKey, options: PeriodicOptions) -> Self {
-        let (pending, runs) = (VecDeque::new(), BTreeMap::new());
-        Self { key, timer, options, pending, runs, floor: Token::ZERO, ending: None }
+        let (pending, runs, unsettled) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
+        Self { key, timer, options, pending, runs, unsettled, floor: Token::ZERO, ending: None }
     }
 
     /// A tick is due; returns those that are dropped for it, or itself, and why.
@@ -168,8 +170,8 @@ impl Periodic {
     /// Whether a tick waits to be claimed, and nothing that was begun already has to come before it.
     pub(crate) fn may_claim(&self) -> bool {
         let full = self.runs.len() >= PeriodicOptions::MOST_RUNS;
-        let working = self.runs.values().any(|run| run.started);
-        !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !working)
+        let busy = !self.unsettled.is_empty() || self.runs.values().any(|run| run.started);
+        !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !busy)
     }
 
     /// Whether a candidate that waits makes room for the tick that waits behind it.

@@ -280,6 +280,11 @@ impl<J: Jitter> Worker<J> {
         }
     }
 
+    /// Whether the workload was started, and has not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
     /// The start has left.
     pub(crate) fn started(&mut self, now: Instant) {
         if let State::Starting(Starting { lease, .. }) = self.state {

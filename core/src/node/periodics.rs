@@ -262,10 +262,19 @@ impl<J: Jitter> Node<J> {
         key
     }
 
-    /// Begins the campaign of a claim that is at rest.
+    /// Begins the campaign of a claim that is at rest. What waits for the end of one goes on once that is settled.
     pub(super) fn settle_claim(&mut self, key: LeaseKey) {
         let Some(entry) = self.leases.get_mut(&key) else { return };
         let Place::Claim { claim, .. } = &entry.place else { return };
+        if let Some(job) = self.periodics.get_mut(&claim.periodic) {
+            let unsettled = &mut job.periodic.unsettled;
+            if entry.lease.is_ending() {
+                unsettled.insert(key);
+            } else if unsettled.remove(&key) {
+                let periodic = claim.periodic;
+                return self.go_on(periodic);
+            }
+        }
         if entry.lease.phase() != Phase::Idle {
             return;
         }
@@ -417,9 +426,9 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// How the tick's claim is to be ended.
+    /// How the tick's claim is to be ended. What is said of a run that has ended before changes nothing.
     pub(super) fn run_exited(&mut self, worker: WorkerKey, exit: Exit) {
-        if self.run_mut(worker).is_some_and(|run| run.started) {
+        if self.is_running(worker) {
             let end = match exit {
                 Exit::Completed | Exit::Failed if planted(Bug::FinishedAsNotStarted) => ClaimEnd::NotStarted,
                 Exit::Completed | Exit::Failed => ClaimEnd::Finished,
@@ -427,6 +436,17 @@ impl<J: Jitter> Node<J> {
                 Exit::NotStarted => ClaimEnd::NotStarted,
             };
             self.set_end(worker, end);
+        }
+    }
+
+    /// The claim beside the lease of a run is ended before that is given back: whoever gets it next finds no claim.
+    pub(super) fn finish_beside(&mut self, worker: WorkerKey) {
+        let Some(claim) = self.run_mut(worker).and_then(|run| run.claim) else { return };
+        if let Some(entry) = self.leases.get_mut(&claim)
+            && entry.lease.phase() == Phase::Holding
+        {
+            entry.lease.end(self.now);
+            self.settle(claim);
         }
     }
 

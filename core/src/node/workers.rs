@@ -303,6 +303,7 @@ impl<J: Jitter> Node<J> {
         }
         if let Some(worker) = self.leases.get(&lease).and_then(|entry| entry.worker) {
             self.run_exited(worker, exit);
+            self.finish_beside(worker);
         }
         let Some(Entry { lease: machine, worker, .. }) = self.leases.get_mut(&lease) else { return };
         let worker = *worker;
@@ -312,6 +313,10 @@ impl<J: Jitter> Node<J> {
         if let Some(key) = worker {
             self.worker_exited(key, lease, exit);
         }
+    }
+
+    pub(super) fn is_running(&self, key: WorkerKey) -> bool {
+        self.workers.get(&key).is_some_and(|entry| entry.worker.is_running())
     }
 
     fn worker_exited(&mut self, key: WorkerKey, lease: LeaseKey, exit: Exit) {

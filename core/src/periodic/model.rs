@@ -1,6 +1,6 @@
 //! What a search of the state space sees of a periodic job.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::mem::take;
 
 use super::{Periodic, Run};
@@ -8,7 +8,7 @@ use crate::model::Visitor;
 
 impl Periodic {
     pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { key, timer, options: _, pending, runs, floor, ending: _ } = self;
+        let Self { key, timer, options: _, pending, runs, unsettled, floor, ending: _ } = self;
         key.visit(visitor);
         timer.visit(visitor);
         for (due, delivered) in pending {
@@ -23,6 +23,13 @@ impl Periodic {
                 (worker, run)
             })
             .collect::<BTreeMap<_, _>>();
+        *unsettled = take(unsettled)
+            .into_iter()
+            .map(|mut claim| {
+                claim.visit(visitor);
+                claim
+            })
+            .collect::<BTreeSet<_>>();
         visitor.floor(floor);
     }
 }

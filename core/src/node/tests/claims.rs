@@ -97,6 +97,17 @@ impl Bench {
         self.settle(Vec::new())
     }
 
+    /// The run ends, and its claim at the store.
+    fn over(&mut self, lease: LeaseKey, exit: Exit) -> Vec<Output> {
+        let mut outputs = self.exit(lease, exit);
+        for command in commands(&outputs) {
+            if let Command::FinishTick { id, .. } = command {
+                outputs.extend(self.reply(id, RELEASED));
+            }
+        }
+        outputs
+    }
+
     /// Claims tick 1, is granted it, and starts its run.
     fn running(options: PeriodicOptions) -> (Self, LeaseKey) {
         let mut bench = Self::new(options);
@@ -243,8 +254,7 @@ fn a_tick_that_is_passed_over_is_told_of_with_the_reason() {
 #[test]
 fn a_token_that_is_not_above_the_last_claims_is_refused() {
     let (mut bench, lease) = Bench::running(job());
-    bench.exit(lease, Exit::Completed);
-    // Its finish is still to be answered.
+    bench.over(lease, Exit::Completed);
     let outputs = bench.to(2_100);
     let (id, _) = claim(&outputs, 2);
     let outputs = bench.reply(id, Reply::Granted { token: Token::new(11) });
@@ -258,7 +268,7 @@ fn while_a_run_goes_on_here_ticks_are_skipped_without_asking_the_store() {
     let outputs = bench.to(4_100);
     assert_eq!((claims(&outputs), skips(&outputs).len()), (Vec::new(), 3));
     assert!(skips(&outputs).iter().all(|(_, why)| *why == TickMiss::Overlap));
-    bench.exit(lease, Exit::Completed);
+    bench.over(lease, Exit::Completed);
     claim(&bench.to(5_100), 5);
 }
 

@@ -51,7 +51,7 @@ fn a_claim_that_is_lost_during_the_run_stops_the_run_hard_and_is_left_to_another
     let stop =
         |c: &Command| matches!(c, Command::StopWorkload { lease: of, how: Stop::Hard, .. } if *of == lease);
     assert!(commands(&outputs).iter().any(stop), "{outputs:?}");
-    let outputs = bench.exit(lease, Exit::Stopped);
+    let outputs = bench.over(lease, Exit::Stopped);
     assert_eq!(finishes(&outputs), [(1, Some(Token::new(11)), ClaimEnd::Interrupted)]);
     // The next tick is claimed all the same.
     let outputs = bench.to(at + 1_000);
@@ -207,4 +207,22 @@ fn a_registration_that_the_store_refuses_ends_the_job() {
     let outputs = reply(&mut node, ms(1), id, Reply::Failed(Failure::Refused));
     assert_eq!(ends(&outputs), [(key, TimerEnd::Refused)]);
     assert!(node.is_empty());
+}
+
+#[test]
+fn a_run_that_ends_as_it_is_stopped_hard_has_begun_all_the_same() {
+    for (exit, end) in [
+        (Exit::Stopped, ClaimEnd::Interrupted),
+        (Exit::Failed, ClaimEnd::Finished),
+        (Exit::NotStarted, ClaimEnd::NotStarted),
+    ] {
+        let (mut bench, lease) = Bench::running(job());
+        let kill_at = bench.node.deadlines(lease).expect("held").kill_at;
+        // The hard stop is due, and has not left, when the exit comes.
+        bench.now = kill_at;
+        bench.node.handle(bench.now, Event::WorkloadExited { lease, exit }).expect("known");
+        let outputs = bench.settle(Vec::new());
+        let ends: Vec<_> = finishes(&outputs).into_iter().map(|(_, _, end)| end).collect();
+        assert_eq!(ends, [end], "{exit:?}: {outputs:?}");
+    }
 }

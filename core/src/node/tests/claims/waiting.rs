@@ -10,7 +10,7 @@ fn a_queued_tick_comes_after_the_run_and_of_several_the_latest() {
     let outputs = bench.to(4_100);
     assert_eq!(claims(&outputs), []);
     assert_eq!(skips(&outputs), [(2, TickMiss::Superseded), (3, TickMiss::Superseded)]);
-    let outputs = bench.exit(lease, Exit::Completed);
+    let outputs = bench.over(lease, Exit::Completed);
     claim(&outputs, 4);
 }
 
@@ -145,7 +145,7 @@ fn ticks_that_are_made_up_for_are_claimed_one_after_the_other_in_order() {
         outputs = bench.grant(id);
         assert_eq!(starts(&outputs), [lease]);
         ran.push(tick);
-        outputs = bench.exit(lease, Exit::Completed);
+        outputs = bench.over(lease, Exit::Completed);
     }
     assert!(ran.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ran:?}");
     assert_eq!(claims(&outputs), []);
@@ -168,7 +168,7 @@ fn ticks_that_wait_for_a_run_elsewhere_are_claimed_one_at_a_time_so_that_none_ov
     assert_eq!(skips(&outputs).len(), 4, "there is room for as many as may be made up for");
     let outputs = bench.grant(id);
     assert_eq!(starts(&outputs), [lease]);
-    let outputs = bench.exit(lease, Exit::Completed);
+    let outputs = bench.over(lease, Exit::Completed);
     claim(&outputs, 6);
 }
 
@@ -283,8 +283,40 @@ fn a_tick_that_waits_longer_than_it_may_be_late_is_not_run() {
     assert_eq!(skips(&outputs), [(2, TickMiss::Superseded)], "two wait at most");
     let outputs = bench.to(5_900);
     assert_eq!(skips(&outputs), [(3, TickMiss::Superseded)]);
+    let finish = finish_of(&bench.exit(lease, Exit::Completed));
     bench.now = ms(7_000);
-    let outputs = bench.exit(lease, Exit::Completed);
+    let outputs = bench.reply(finish, RELEASED);
     assert_eq!(skips(&outputs), [(4, TickMiss::TooLate)]);
     claim(&outputs, 5);
+}
+
+#[test]
+fn the_next_tick_is_claimed_once_the_claim_of_the_run_that_has_ended_is_over_at_the_store() {
+    let (mut bench, lease) = Bench::running(job());
+    let outputs = bench.exit(lease, Exit::Completed);
+    let finish = finish_of(&outputs);
+    // The store would pass it over for the claim that it still has.
+    let outputs = bench.to(2_100);
+    assert_eq!((claims(&outputs), skips(&outputs)), (Vec::new(), Vec::new()));
+    claim(&bench.reply(finish, RELEASED), 2);
+}
+
+#[test]
+fn a_claim_whose_end_is_never_answered_holds_up_the_next_tick_no_longer_than_its_ttl() {
+    let (mut bench, lease) = Bench::running(job());
+    bench.exit(lease, Exit::Completed);
+    let outputs = bench.to(14_000);
+    assert_eq!(claims(&outputs), []);
+    assert_eq!(skips(&outputs).len(), 11, "all but the latest: {outputs:?}");
+    let outputs = bench.to(18_100);
+    assert_eq!(claims(&outputs).len(), 1, "{outputs:?}");
+}
+
+#[test]
+fn where_runs_may_overlap_no_tick_waits_for_the_end_of_a_claim() {
+    let mut options = job();
+    options.overlap = Overlap::Allow;
+    let (mut bench, lease) = Bench::running(options);
+    bench.exit(lease, Exit::Completed);
+    claim(&bench.to(2_050), 2);
 }
