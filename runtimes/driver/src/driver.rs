@@ -130,6 +130,7 @@ impl<R: Runtime> Driver<R> {
         busy |= self.take_hints(now, cx);
         self.tell_node(now, Event::Timeout);
         let due = self.obey(now);
+        self.forget_claims_beside();
 
         busy |= self.report(now);
         // A request does nothing before it is polled.
@@ -179,7 +180,7 @@ impl<R: Runtime> Driver<R> {
             self.trouble.warn(now, Kind::Bug, Some(&order.subject), text);
             outcome = Err(StoreError::unknown(text).about(&order.subject));
         }
-        if order.what == What::ChangeTimer && outcome == Ok(Answer::Timer(TimerAnswer::NotYours)) {
+        if outcome == Ok(Answer::Timer(TimerAnswer::Gone)) {
             // It is read again, and so made.
             outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
         }
@@ -197,8 +198,11 @@ impl<R: Runtime> Driver<R> {
             (Ok(Answer::Acquire(Acquired::Held(holder))), By::Lease(_)) => {
                 self.entries.held_by(&order.subject, holder);
             }
-            (Ok(_), By::Lease(lease)) => {
-                if matches!(order.what, What::Release | What::FinishTick) {
+            (Ok(answer), By::Lease(lease)) => {
+                if matches!(answer, Answer::Timer(TimerAnswer::Granted(_))) {
+                    self.claim_beside_granted(lease);
+                }
+                if matches!(order.what, What::Release | What::FinishTick) && !self.holds_beside(lease) {
                     self.entries.forgotten(lease);
                 }
                 self.entries.answered(&order.subject);
@@ -215,6 +219,8 @@ impl<R: Runtime> Driver<R> {
         let was_held = entry.is_some_and(|entry| entry.recorded);
         if matches!(what, What::Release | What::FinishTick) && was_held {
             self.trouble.warn(now, Kind::Store, Some(subject), error);
+        } else if order.by.lease().is_some_and(|lease| self.is_beside(lease)) && *what == What::ClaimTick {
+            self.claim_beside_failed(now, subject, error);
         } else {
             let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
             tracing::debug!(target: "tenure", lease, timer, tick, ?what, "failed: {error}");

@@ -79,8 +79,7 @@ impl What {
             Self::Renew => matches!(answer, Answer::Renew(_)),
             Self::Release => matches!(answer, Answer::Release(_)),
             Self::ReadTimer => matches!(answer, Answer::Timer(Timer::Read { .. })),
-            // The record was forgotten meanwhile.
-            Self::ChangeTimer => matches!(answer, Answer::Timer(Timer::Read { .. } | Timer::NotYours)),
+            Self::ChangeTimer => matches!(answer, Answer::Timer(Timer::Read { .. } | Timer::Gone)),
             Self::ClaimTick => matches!(
                 answer,
                 Answer::Timer(Timer::Granted(_) | Timer::Held { .. } | Timer::Taken | Timer::Overlaps)

@@ -206,9 +206,9 @@ fn ends_of_claims_travel_before_renewals_and_leave_none_of_the_same_claim_behind
 
 #[test]
 fn an_operation_is_answered_only_by_what_belongs_to_it() {
-    use TimerAnswer::{Granted, NotYours, Overlaps, Removed, Renewed, Taken};
+    use TimerAnswer::{Gone, Granted, NotYours, Overlaps, Removed, Renewed, Taken};
     let held = TimerAnswer::Held { token: Token::new(1), remaining: Duration::ZERO };
-    let answers = [Granted(Token::new(1)), held, Taken, Overlaps, Renewed, Removed, NotYours];
+    let answers = [Granted(Token::new(1)), held, Taken, Overlaps, Renewed, Removed, NotYours, Gone];
     let fitting = |what: What| {
         let fits = |answer: &&TimerAnswer| what.fits(&Answer::Timer(TimerAnswer::clone(answer)));
         answers.iter().filter(fits).cloned().collect::<Vec<_>>()
@@ -218,7 +218,7 @@ fn an_operation_is_answered_only_by_what_belongs_to_it() {
     assert_eq!(fitting(What::FinishTick), [Removed, NotYours]);
     assert_eq!(fitting(What::ForgetTimer), [Removed, NotYours]);
     assert_eq!(fitting(What::ReadTimer), []);
-    assert_eq!(fitting(What::ChangeTimer), [NotYours]);
+    assert_eq!(fitting(What::ChangeTimer), [Gone]);
     for what in [What::Acquire, What::Renew, What::Release] {
         assert_eq!(fitting(what), []);
     }

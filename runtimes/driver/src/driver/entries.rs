@@ -188,6 +188,11 @@ impl Entries {
         }
     }
 
+    /// Whether the store has not answered well since it last failed.
+    pub(super) fn fails(&self, subject: &Subject) -> bool {
+        self.names.get(subject).is_some_and(|known| known.error.is_some())
+    }
+
     /// The store answered well.
     pub(super) fn answered(&mut self, subject: &Subject) {
         if let Some(known) = self.names.get_mut(subject) {

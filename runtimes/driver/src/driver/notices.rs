@@ -63,6 +63,7 @@ impl<R: Runtime> Driver<R> {
                 self.ask_timer(now, id, timer, TimerAct::Change { revision, change }, timeout);
             }
             Command::ClaimTick { id, lease, n, tick, ttl, floor, attempts, overlap, timeout } => {
+                self.claim_beside(lease);
                 let mut metadata = self.metadata.clone();
                 metadata.text = self.node.text(lease).cloned();
                 let owner = self.node.owner(n);

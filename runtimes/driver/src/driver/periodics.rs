@@ -1,11 +1,11 @@
 //! The periodic jobs: their runs are tasks of their own, as those of workers are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{
-    AcquireFailure, DueTick, Event, Exit, Instant, JobName, LeaseKey, Misuse, PeriodicKey, TickMiss,
+    AcquireFailure, DueTick, Event, Exit, Failure, Instant, JobName, LeaseKey, Misuse, PeriodicKey, TickMiss,
     TimerEnd, TimerName, Token,
 };
 use tenure_store::{RunOutcome, StoreError};
@@ -25,6 +25,8 @@ pub(super) struct Periodics {
     known: BTreeMap<PeriodicKey, Known>,
     tickets: HashMap<Ticket, PeriodicKey>,
     runs: BTreeMap<LeaseKey, Running>,
+    /// The claims beside the leases of runs. The node has no notices of them; as many as there are runs at most.
+    beside: BTreeSet<LeaseKey>,
 }
 
 struct Known {
@@ -165,7 +167,8 @@ impl<R: Runtime> Driver<R> {
         let error_text = error.as_deref();
         match error_text {
             Some(error) => {
-                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run failed: {error}"));
+                let how = Ended::how(exit);
+                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run {how}: {error}"));
             }
             None => {
                 let took = crate::span::Span(now.saturating_since(since));
@@ -173,15 +176,71 @@ impl<R: Runtime> Driver<R> {
                 tracing::info!(target: "tenure", timer, tick, ?exit, "a run has ended after {took}");
             }
         }
-        match exit {
-            Exit::Completed | Exit::Failed => tie.failed_with(error),
-            Exit::Stopped | Exit::NotStarted => {}
-        }
+        tie.ended(exit, error);
         self.tell_node(now, Event::WorkloadExited { lease, exit });
         if work.is_none() {
             // Its runtime is gone: nothing can be run there any more.
             let _known = self.node.drain_periodic(now, periodic);
         }
+    }
+
+    /// A tick is to be claimed: if it is beside the lease of its run, nobody has heard of that yet.
+    pub(super) fn claim_beside(&mut self, lease: LeaseKey) {
+        if self.entries.of(lease).is_some() {
+            return;
+        }
+        let Some((periodic, due)) = self.node.worker(lease).and_then(|worker| self.node.run(worker)) else {
+            return;
+        };
+        let Some(known) = self.periodics.known.get(&periodic) else { return };
+        let subject = Subject::Tick(known.name.clone(), due.tick.n);
+        let host = entries::Host::Periodic(Arc::clone(&known.tie));
+        self.entries.insert(lease, Entry::of_run(subject, known.ttl, host));
+        self.periodics.beside.insert(lease);
+    }
+
+    /// Whether this is the claim beside the lease of a run.
+    pub(super) fn is_beside(&self, lease: LeaseKey) -> bool {
+        self.periodics.beside.contains(&lease)
+    }
+
+    /// Whether it is, and the node holds it.
+    pub(super) fn holds_beside(&self, lease: LeaseKey) -> bool {
+        self.is_beside(lease) && self.node.deadlines(lease).is_some()
+    }
+
+    /// The store has granted a claim: from now on it has to be ended.
+    pub(super) fn claim_beside_granted(&mut self, lease: LeaseKey) {
+        if self.is_beside(lease)
+            && let Some(entry) = self.entries.of(lease)
+        {
+            entry.record(true);
+        }
+    }
+
+    /// It was not claimed. Only what ends the run is told by the node, and without the store's words.
+    pub(super) fn claim_beside_failed(&mut self, now: Instant, subject: &Subject, error: &StoreError) {
+        match error.failure() {
+            Failure::Refused => {
+                self.trouble.warn(now, Kind::Store, Some(subject), format_args!("not claimed: {error}"));
+            }
+            Failure::NotExecuted | Failure::Unknown if self.entries.fails(subject) => {}
+            Failure::NotExecuted | Failure::Unknown => {
+                let text = format_args!("not claimed yet, and tried again: {error}");
+                self.trouble.warn(now, Kind::Store, Some(subject), text);
+            }
+        }
+    }
+
+    /// Claims beside leases that the node knows no more are over.
+    pub(super) fn forget_claims_beside(&mut self) {
+        self.periodics.beside.retain(|lease| {
+            let lives = self.node.claim(*lease).is_some();
+            if !lives {
+                self.entries.remove(*lease);
+            }
+            lives
+        });
     }
 
     /// Tells whether that lease is one of a run.

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::future::join_all;
 use tenure_core::{JobName, LeaseName, TimerName, Token};
 use tenure_memory::MemoryStore;
@@ -25,6 +26,8 @@ pub(super) enum Fault {
     None,
     /// It is executed this much later, and answered.
     Late(Duration),
+    /// It is executed this much later, even if nobody waits for it any more: it was on its way already.
+    Astray(Duration),
     /// It is executed at once, and answered this much later.
     Slow(Duration),
     /// It is executed, and the answer is lost.
@@ -46,12 +49,14 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// What a bad store does with an operation, by a number from 0 to 99: in half of the cases something is wrong.
+    /// What a bad store does with an operation, by a number from 0 to 99: in half of the cases something is wrong. What
+    /// goes astray arrives after the TTL.
     pub(super) fn of_a_bad_store(chance: u64) -> Self {
         match chance {
             0..10 => Self::LoseAnswer,
             10..20 => Self::Fail,
-            20..30 => Self::Late(Duration::from_millis(chance * 100)),
+            20..27 => Self::Late(Duration::from_millis(chance * 100)),
+            27..30 => Self::Astray(super::TTL + Duration::from_millis(chance * 100)),
             30..40 => Self::Slow(Duration::from_millis(chance * 100)),
             40..43 => Self::Hang,
             43..46 => Self::HangAfter,
@@ -190,12 +195,7 @@ impl Faulty {
     }
 
     async fn carry_out(&self, operation: Operation) -> Outcome {
-        match operation {
-            Operation::Acquire(acquire) => self.store.acquire(acquire).await.map(Answer::Acquire),
-            Operation::Renew(renew) => self.store.renew(renew).await.map(Answer::Renew),
-            Operation::Release(release) => self.store.release(release).await.map(Answer::Release),
-            Operation::Timer(request) => self.store.timer(request).await.map(Answer::Timer),
-        }
+        carry_out(&self.store, operation).await
     }
 
     async fn one(&self, operation: Operation) -> Outcome {
@@ -205,6 +205,15 @@ impl Faulty {
             Fault::Late(delay) => {
                 self.sleep(delay).await;
                 self.carry_out(operation).await
+            }
+            Fault::Astray(delay) => {
+                let (answer, answered) = oneshot::channel();
+                let (store, runtime) = (Arc::clone(&self.store), self.runtime.clone());
+                self.runtime.spawn(Box::pin(async move {
+                    runtime.sleep_until(Runtime::now(&runtime) + delay).await;
+                    let _nobody_waits = answer.send(carry_out(&store, operation).await);
+                }));
+                answered.await.unwrap_or_else(|_| Err(StoreError::unknown("the store is gone").about(about)))
             }
             Fault::Slow(delay) => {
                 let outcome = self.carry_out(operation).await;
@@ -240,6 +249,15 @@ impl Faulty {
                 Ok(Answer::Acquire(Acquired::Granted(Token::new(token))))
             }
         }
+    }
+}
+
+async fn carry_out(store: &MemoryStore, operation: Operation) -> Outcome {
+    match operation {
+        Operation::Acquire(acquire) => store.acquire(acquire).await.map(Answer::Acquire),
+        Operation::Renew(renew) => store.renew(renew).await.map(Answer::Renew),
+        Operation::Release(release) => store.release(release).await.map(Answer::Release),
+        Operation::Timer(request) => store.timer(request).await.map(Answer::Timer),
     }
 }
 

@@ -6,10 +6,13 @@ use std::sync::atomic::AtomicUsize;
 
 use tenure_core::{LeaseName, Missed, Overlap, StopReason, Token};
 
-use tenure_store::{RunOutcome, RunState};
+use tenure_store::{Operation, RunOutcome, RunState, TimerAct, TimerRequest};
 
 use super::*;
 use crate::{Closed, Ctx, DrainError, Periodic, PeriodicSetup, PeriodicStatus, TimerError};
+
+mod cut_short;
+mod under_a_lease;
 
 const MILLI: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_secs(10);
@@ -246,31 +249,6 @@ fn a_run_whose_claim_cannot_be_renewed_ends_by_its_own_clock_before_another_begi
     let (why, ended) = ends.lock().unwrap().expect("it was told");
     let run = book.all().into_iter().find(|run| run.tick == 1).expect("it is run again");
     assert!(why == StopReason::Fence && ended < run.from);
-}
-
-#[test]
-fn runs_under_a_lease_are_beside_nothing_else_that_has_it() {
-    let world = World::new();
-    let book = Book::default();
-    let (tenure, other) = (world.tenure(), world.tenure());
-    let setup = job(&world, &tenure, &book, "here", SECOND).under("database");
-    let job = setup.start().unwrap();
-    world.runtime.advance(PERIOD + SECOND / 2);
-    let [run] = &book.take()[..] else { panic!() };
-    let [record] = &world.records()[..] else { panic!("{:?}", world.records()) };
-    assert_eq!(record.name, LeaseName::new("database").unwrap());
-    assert_eq!(record.holder.token, Some(run.token), "its token is the lease's");
-    world.runtime.advance(SECOND);
-    assert!(world.records().is_empty() && claims(&world) == 0);
-
-    // Somebody else has it at the next tick.
-    let lease = world.acquire(&other, "database");
-    world.runtime.advance(PERIOD);
-    assert_eq!((book.ticks(), tenure.stats().skipped_ticks), (vec![], 1));
-    drop(lease);
-    world.runtime.advance(PERIOD);
-    assert_eq!(book.ticks(), [3]);
-    assert_eq!(drained(&world, &job), Ok(()));
 }
 
 #[test]
@@ -679,6 +657,49 @@ fn a_bad_store_lets_no_tick_be_run_twice_and_is_survived() {
             world.runtime.block_on(tenure.shutdown()).unwrap();
         }
         assert_eq!((claims(&world), world.runtime.tasks()), (0, 0));
+    }
+}
+
+#[test]
+fn requests_that_arrive_when_all_is_over_let_no_tick_be_run_more_often_than_is_allowed() {
+    for (overlap, attempts) in
+        [(Overlap::Skip, 1), (Overlap::Queue, 1), (Overlap::Skip, 2), (Overlap::Queue, 2)]
+    {
+        let world = World::new();
+        let book = Book::default();
+        let mut random = tenure_core::SplitMix::new(7);
+        world.plan.set(move |operation| {
+            let mut below = |most| tenure_core::Jitter::below(&mut random, most);
+            let chance = below(10);
+            match operation {
+                Operation::Timer(TimerRequest { act: TimerAct::Claim(_), .. }) if chance < 5 => {
+                    Fault::Astray(TTL + SECOND * u32::try_from(below(20)).unwrap())
+                }
+                Operation::Timer(TimerRequest { act: TimerAct::Renew { .. }, .. }) if chance < 7 => {
+                    Fault::Hang
+                }
+                Operation::Timer(TimerRequest { act: TimerAct::Finish { .. }, .. }) if chance < 3 => {
+                    Fault::Fail
+                }
+                _ => Fault::None,
+            }
+        });
+        let tenures = [world.tenure(), world.tenure(), world.tenure()];
+        let _jobs: Vec<_> = tenures
+            .iter()
+            .map(|tenure| {
+                let setup = job(&world, tenure, &book, "somewhere", 2 * TTL).overlap(overlap);
+                setup.attempts(attempts).start().unwrap()
+            })
+            .collect();
+        world.runtime.advance(300 * PERIOD);
+        let counts = book.counts();
+        assert!(
+            counts.values().all(|count| *count <= attempts as usize),
+            "{overlap:?}, {attempts}: {counts:?}"
+        );
+        let cut = book.all().iter().filter(|run| run.until.is_none()).count();
+        assert!(counts.len() > 50 && cut > 15, "{overlap:?}, {attempts}: {}, {cut}", counts.len());
     }
 }
 
