@@ -104,9 +104,9 @@ impl PeriodicSetup {
     }
 
     /// How many runs of one tick may be begun at most. Default 1: a run whose process dies is not repeated, so each tick
-    /// is run at most once. With more it is repeated elsewhere once the TTL is over, and so is one that was stopped, or
-    /// has ended after it saw that it drains, as long as attempts are left: then work has to bear being repeated. A run
-    /// that fails is not.
+    /// is run at most once. With more it is repeated elsewhere once the TTL is over, and so is one that was stopped, that
+    /// has ended, well or with an error, after it saw that it drains, or whose runtime has ended, as long as attempts are
+    /// left: then work has to bear being repeated. A run that fails by itself, or panics, is not.
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
@@ -218,8 +218,8 @@ impl Periodic {
         self.shared.status()
     }
 
-    /// What the last run here that failed has failed with, unless a later one came to its end; or why the store refused
-    /// the job. To be stopped is no failure.
+    /// What last went wrong with a run here, unless a later one came to its end: a failure, the error of a run that was
+    /// stopped, or the end of its runtime; or why the store refused the job. To be stopped is no failure by itself.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.shared.last_error()

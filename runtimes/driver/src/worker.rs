@@ -191,7 +191,8 @@ impl Worker {
         self.shared.lock().status
     }
 
-    /// What the last run that failed has failed with, unless a later one came to its end. To be stopped is no failure.
+    /// What last went wrong with a run, unless a later one came to its end: a failure, the error of work that was
+    /// stopped, or the end of its runtime. To be stopped is no failure by itself.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.shared.lock().error.clone()

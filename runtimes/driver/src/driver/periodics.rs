@@ -165,7 +165,8 @@ impl<R: Runtime> Driver<R> {
         let error_text = error.as_deref();
         match error_text {
             Some(error) => {
-                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run failed: {error}"));
+                let how = Ended::how(exit);
+                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run {how}: {error}"));
             }
             None => {
                 let took = crate::span::Span(now.saturating_since(since));
@@ -173,10 +174,7 @@ impl<R: Runtime> Driver<R> {
                 tracing::info!(target: "tenure", timer, tick, ?exit, "a run has ended after {took}");
             }
         }
-        match exit {
-            Exit::Completed | Exit::Failed => tie.failed_with(error),
-            Exit::Stopped | Exit::NotStarted => {}
-        }
+        tie.ended(exit, error);
         self.tell_node(now, Event::WorkloadExited { lease, exit });
         if work.is_none() {
             // Its runtime is gone: nothing can be run there any more.

@@ -132,17 +132,15 @@ impl<R: Runtime> Driver<R> {
             self.stats.failed_runs += 1;
         }
         if let (Some(subject), Some(error)) = (&subject, &error) {
-            self.trouble.warn(now, Kind::Work, Some(subject), format_args!("work failed: {error}"));
+            let how = Ended::how(exit);
+            self.trouble.warn(now, Kind::Work, Some(subject), format_args!("work {how}: {error}"));
         } else if let Some(subject) = &subject {
             tracing::info!(target: "tenure", lease = subject.lease(), ?exit, "work has ended");
         }
         let lost = work.is_none();
         if let Some(known) = worker.and_then(|worker| self.workers.known.get_mut(&worker)) {
             known.work = work;
-            match exit {
-                Exit::Completed | Exit::Failed => known.tie.failed_with(error),
-                Exit::Stopped | Exit::NotStarted => {}
-            }
+            known.tie.ended(exit, error);
         }
         self.tell_node(now, Event::WorkloadExited { lease, exit });
         if lost && let Some(worker) = worker {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tenure_core::{LeaseKey, Token};
+use tenure_core::{Exit, LeaseKey, Token};
 use tenure_store::StoreError;
 
 use super::PeriodicStatus;
@@ -125,8 +125,11 @@ impl Tie {
         });
     }
 
-    pub(crate) fn failed_with(&self, error: Option<String>) {
-        self.0.change(|state| state.error = error.map(Into::into));
+    /// A run has ended. To have been stopped, without a word, tells nothing of the one before.
+    pub(crate) fn ended(&self, exit: Exit, error: Option<String>) {
+        if exit == Exit::Completed || error.is_some() {
+            self.0.change(|state| state.error = error.map(Into::into));
+        }
     }
 
     pub(crate) fn refused(&self, error: StoreError) {

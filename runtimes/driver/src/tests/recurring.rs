@@ -11,6 +11,8 @@ use tenure_store::{RunOutcome, RunState};
 use super::*;
 use crate::{Closed, Ctx, DrainError, Periodic, PeriodicSetup, PeriodicStatus, TimerError};
 
+mod cut_short;
+
 const MILLI: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_secs(10);
 

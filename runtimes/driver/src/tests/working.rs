@@ -200,6 +200,24 @@ fn work_that_fails_or_panics_is_started_again_after_growing_rests_and_harms_nobo
 }
 
 #[test]
+fn an_error_of_work_that_was_told_to_end_is_kept_and_is_no_failure() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let work = |ctx: Ctx| async move {
+        ctx.draining().await;
+        Err::<(), _>("cut short")
+    };
+    let worker = start(&world, tenure.worker("a", work).max_hold(60 * SECOND));
+    for _ in 0..3 {
+        world.runtime.advance(61 * SECOND);
+        assert_eq!(worker.last_error().as_deref(), Some("cut short"));
+    }
+    assert_eq!((tenure.stats().runs, tenure.stats().failed_runs), (4, 0));
+    assert_eq!(drained(&world, &worker), Ok(()));
+    assert_eq!(tenure.stats().failed_runs, 0);
+}
+
+#[test]
 fn the_policy_ends_a_worker_whose_work_is_done() {
     for (when, ends) in [(Restart::Never, true), (Restart::OnFailure, true), (Restart::Always, false)] {
         let world = World::new();

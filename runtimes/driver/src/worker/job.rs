@@ -1,9 +1,8 @@
 //! One run of the work of a worker or a periodic job, as a task.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use futures::channel::mpsc;
 use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
@@ -18,10 +17,22 @@ use crate::periodic;
 pub(crate) struct Ended {
     pub(crate) lease: LeaseKey,
     pub(crate) exit: Exit,
-    /// What went wrong, if anything did.
+    /// What went wrong, if anything did; also with work that was stopped.
     pub(crate) error: Option<String>,
     /// `None` if it was lost with its runtime.
     pub(crate) work: Option<Work>,
+}
+
+impl Ended {
+    /// What became of the work, before the text of what went wrong.
+    pub(crate) const fn how(exit: Exit) -> &'static str {
+        match exit {
+            Exit::Completed => "has ended",
+            Exit::Failed => "failed",
+            Exit::Stopped => "was stopped",
+            Exit::NotStarted => "did not begin",
+        }
+    }
 }
 
 /// What a run belongs to.
@@ -52,6 +63,8 @@ pub(crate) struct Job {
     hold: Arc<Hold>,
     work: Option<Work>,
     host: Host,
+    /// The work was called.
+    begun: bool,
     /// How the run has ended, once it has.
     end: Option<(Exit, Option<String>)>,
     ended: mpsc::UnboundedSender<Ended>,
@@ -65,7 +78,7 @@ impl Job {
         host: Host,
         ended: mpsc::UnboundedSender<Ended>,
     ) -> Self {
-        Self { lease, hold, work: Some(work), host, end: None, ended }
+        Self { lease, hold, work: Some(work), host, begun: false, end: None, ended }
     }
 
     pub(crate) async fn run(mut self) {
@@ -78,15 +91,19 @@ impl Job {
         let Some(work) = self.work.as_ref().filter(|_| self.hold.is_valid()) else {
             return (Exit::NotStarted, None);
         };
+        self.begun = true;
         let result = match work.start(Ctx::new(Arc::clone(&self.hold), self.host.run())) {
             Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
-            Err(panic) => Some(Err(panic)),
+            Err(panic) => Err(panic),
         };
         match result {
-            Some(Err(error)) => (Exit::Failed, Some(error)),
+            Err(panic) => (Exit::Failed, Some(panic)),
+            Ok(None) => (Exit::Stopped, None),
+            // To be cut short is often told as an error: it says nothing of whether the work would have failed.
+            Ok(Some(result)) if self.hold.cut_short() => (Exit::Stopped, result.err()),
             // Work that came to its end without having heard of a stop has done all of it.
-            Some(Ok(())) if !self.hold.cut_short() => (Exit::Completed, None),
-            Some(Ok(())) | None => (Exit::Stopped, None),
+            Ok(Some(Ok(()))) => (Exit::Completed, None),
+            Ok(Some(Err(error))) => (Exit::Failed, Some(error)),
         }
     }
 }
@@ -100,7 +117,8 @@ impl Drop for Job {
             Some((exit, error)) => (exit, error, self.work.take()),
             // Runtimes drop tasks only at their own end, and run nothing any more from then on.
             None => {
-                (Exit::Failed, Some("its runtime has ended, and its worker ends with it".to_owned()), None)
+                let exit = if self.begun { Exit::Stopped } else { Exit::NotStarted };
+                (exit, Some("its runtime has ended, and its worker ends with it".to_owned()), None)
             }
         };
         // A driver that is gone has told all handles that it is.
@@ -109,25 +127,25 @@ impl Drop for Job {
 }
 
 /// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`.
-async fn watch(mut ending: Ending, run: Run) -> Option<Result<(), String>> {
+///
+/// # Errors
+/// The text of a panic, also of what is dropped.
+async fn watch(mut ending: Ending, run: Run) -> Result<Option<Result<(), String>>, String> {
     let mut run = Some(run);
-    let result = poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         if ending.poll_killed(cx).is_ready() {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
         }
-        run.as_mut().map_or(Poll::Pending, |run| poll_caught(run.as_mut(), cx).map(Some))
+        let Some(run) = run.as_mut() else { return Poll::Pending };
+        match caught(|| run.as_mut().poll(cx)) {
+            Ok(poll) => poll.map(|result| Ok(Some(result))),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
     })
     .await;
     // What is dropped is the user's, too.
-    match (caught(|| drop(run.take())), result) {
-        (Err(panic), None | Some(Ok(()))) => Some(Err(panic)),
-        (_, result) => result,
+    match (ended, caught(|| drop(run.take()))) {
+        (Ok(None | Some(Ok(()))), Err(panic)) => Err(panic),
+        (ended, _) => ended,
     }
-}
-
-fn poll_caught(
-    run: Pin<&mut (dyn Future<Output = Result<(), String>> + Send)>,
-    cx: &mut Context<'_>,
-) -> Poll<Result<(), String>> {
-    caught(|| run.poll(cx)).unwrap_or_else(|panic| Poll::Ready(Err(panic)))
 }

@@ -62,6 +62,10 @@ pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 
 /// What work comes to: `()`, a result whose error is logged and counts as a failure, or nothing at all: an endless loop.
 /// A panic is a failure, too.
+///
+/// An error after the work has seen that it is to end ([`Ctx::draining`], [`Ctx::is_draining`] and the like), or after its
+/// lease has ended, is logged, but counts as stopped: work that is cut short often says so by an error, and would have
+/// gone on. So a worker does not rest for longer after it, and a periodic job may leave its tick to another attempt.
 pub trait Outcome {
     /// The error as text.
     ///

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tenure_core::Token;
+use tenure_core::{Exit, Token};
 
 use super::WorkerStatus;
 use crate::wakers::{Place, Wakers, wake};
@@ -101,8 +101,11 @@ impl Tie {
         });
     }
 
-    pub(crate) fn failed_with(&self, error: Option<String>) {
-        self.0.change(|state| state.error = error.map(Into::into));
+    /// A run has ended. To have been stopped, without a word, tells nothing of the one before.
+    pub(crate) fn ended(&self, exit: Exit, error: Option<String>) {
+        if exit == Exit::Completed || error.is_some() {
+            self.0.change(|state| state.error = error.map(Into::into));
+        }
     }
 }
 
