@@ -148,6 +148,8 @@ caught! {
     a_claim_is_idempotent_per_owner: ClaimsWithANewToken;
     a_lower_tick_is_never_granted: GrantsWhatIsTaken;
     a_claim_that_ran_out_is_granted_again_while_attempts_are_left: RepeatsForEver, NeverRepeats, NeverExpires;
+    asking_again_after_a_claim_ran_out_is_another_attempt: GrantsAgainToTheSameOwner, FreesEarlierAttempts,
+        RepeatsForEver, NeverRepeats;
     no_claim_passes_on_before_its_ttl_is_over: ExpiresEarly, RenewsWithoutExtending, RenewsForHalf;
     a_claim_is_renewed_and_ended_by_its_owner_alone: RenewsForAnyOwner, RenewsForAnyToken, ReleasesForAnyOwner,
         ReleasesForAnyToken, ReleasesTwice;

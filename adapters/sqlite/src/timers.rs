@@ -94,7 +94,8 @@ impl Transaction<'_> {
             match self.load(&name, None, true)? {
                 Ok(Some(loaded)) => listed.push(TimerEntry::new(name, loaded.record, self.time())),
                 Ok(None) => {}
-                Err(error) => return Ok(Err(error.about(&name))),
+                // The others are to be seen all the same.
+                Err(error) => listed.push(TimerEntry::unreadable(name, self.time(), error.message)),
             }
         }
         Ok(Ok(listed))

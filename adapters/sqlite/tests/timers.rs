@@ -109,11 +109,16 @@ fn a_timer_of_a_newer_format_is_an_error_that_names_it_and_can_be_forgotten() {
         });
         let outcomes = execute(&store, batch.into());
         assert!(outcomes[1].is_ok(), "its neighbour: {outcomes:?}");
-        for error in [outcomes[0].clone().unwrap_err(), block_on(store.timers(None, 10)).unwrap_err()] {
-            assert_eq!(error.topic, Some(Topic::from(&timer_name("t"))));
-            assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
-            assert!(error.to_string().contains(word), "{error}");
-        }
+        let error = outcomes[0].clone().unwrap_err();
+        assert_eq!(error.topic, Some(Topic::from(&timer_name("t"))));
+        assert_eq!(error.kind, StoreErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(word), "{error}");
+        let listed = block_on(store.timers(None, 10)).unwrap();
+        let [unreadable, other] = &listed[..] else { panic!("{listed:?}") };
+        assert_eq!((unreadable.name.as_str(), other.name.as_str()), ("t", "u"));
+        let problem = unreadable.problem.as_deref().unwrap();
+        assert!(problem.contains(word) && problem.contains("forget it"), "{problem}");
+        assert_eq!((other.problem.as_deref(), &*other.record.schedule), (None, READ));
         assert!(
             timer(
                 &store,

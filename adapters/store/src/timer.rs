@@ -173,13 +173,22 @@ pub struct TimerEntry {
     pub record: TimerRecord,
     /// The store's time at which it was looked at.
     pub time: StoreTime,
+    /// Why the record can't be read. What it says is then empty.
+    pub problem: Option<String>,
 }
 
 impl TimerEntry {
     /// The record of a timer at this time.
     #[must_use]
     pub const fn new(name: TimerName, record: TimerRecord, time: StoreTime) -> Self {
-        Self { name, record, time }
+        Self { name, record, time, problem: None }
+    }
+
+    /// A timer that is there, but whose record can't be read, for this reason: it is damaged, or of a newer format.
+    #[must_use]
+    pub fn unreadable(name: TimerName, time: StoreTime, problem: impl Into<String>) -> Self {
+        let record = TimerRecord::new("", 0, Timestamp::EPOCH);
+        Self { name, record, time, problem: Some(problem.into()) }
     }
 }
 

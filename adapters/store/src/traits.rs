@@ -278,7 +278,8 @@ pub trait SimpleStore: Send + Sync + 'static {
         async move { Err(StoreError::unsupported(format!("this store has no timers: {}", request.name))) }
     }
 
-    /// At most `most` timers, in the order of their names' bytes, beginning after `after`.
+    /// At most `most` timers, in the order of their names' bytes, beginning after `after`. One whose record can't be
+    /// read is among them, with [its problem](TimerEntry::unreadable), and hides no other.
     fn timers(
         &self,
         after: Option<TimerName>,

@@ -172,8 +172,8 @@ async fn run<T>(
         // Nobody hears what is returned.
         _ = &mut *abandoned => return Ok(()),
     };
-    // Heard of, it counts as stopped.
     if ctx.is_draining() {
+        ctx.leave_unbegun();
         return Ok(());
     }
     let setup = Setup {
@@ -205,6 +205,8 @@ async fn run<T>(
             None => format!("the command was ended by signal {signal}"),
         }),
         Ok(End::Lost | End::HeldTooLong) => {
+            // The claim is not over, but the guardian took it for that: the command did not come to its end.
+            ctx.cut_short();
             Err("the command was stopped, as this program was kept from telling it of a renewal".to_owned())
         }
     }

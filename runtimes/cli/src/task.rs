@@ -54,6 +54,7 @@ pub(crate) fn hand_over(
             Ok(outcome) => outcome,
             Err(_unbegun) => {
                 ctx.draining().await;
+                ctx.leave_unbegun();
                 Ok(())
             }
         }
@@ -70,5 +71,39 @@ impl Drop for Waiting {
         block_in_place(|| {
             let _over = self.over.recv();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_run_that_is_dropped_as_the_job_ends_was_no_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("a.db").display());
+        let tenure = tenure::connect(&url).await.unwrap();
+        let (sender, mut tasks) = unbounded_channel();
+        let job = tenure
+            .periodic("job", Duration::from_millis(50), move |ctx| hand_over(ctx, &sender))
+            .attempts(2)
+            .start()
+            .unwrap();
+        let task = tasks.recv().await.unwrap();
+        let tick = task.ctx.tick().unwrap().tick.n;
+        let drain = tokio::spawn({
+            let job = job.clone();
+            async move { job.drain().await }
+        });
+        drop(task);
+        drain.await.unwrap().unwrap();
+        let timers = tenure.timers().await.unwrap();
+        let claims: Vec<_> = timers[0].record.claims.iter().map(|claim| (claim.tick, claim.begun)).collect();
+        assert_eq!(claims, [(tick, 0)]);
+        tenure.shutdown().await.unwrap();
     }
 }

@@ -57,10 +57,22 @@ fn last(entry: &TimerEntry) -> u64 {
 
 /// A timer as an object. The names of the fields are part of the interface; what is not known is null.
 fn as_json(entry: &TimerEntry) -> Value {
+    let mut value = json_of_record(entry);
+    if entry.problem.is_some()
+        && let Value::Object(fields) = &mut value
+    {
+        // Nothing of the record is known.
+        fields.values_mut().for_each(|value| *value = Value::Null);
+    }
+    value["timer"] = entry.name.as_str().into();
+    value["problem"] = entry.problem.as_deref().into();
+    value
+}
+
+fn json_of_record(entry: &TimerEntry) -> Value {
     let record = &entry.record;
     let next = next(entry);
     json!({
-        "timer": entry.name.as_str(),
         "schedule": &*record.schedule,
         "schedule_to_follow": record.next.as_ref().map(|next| &*next.schedule),
         "follows_at": record.next.as_ref().map(|next| time(system_time(next.at.at))),
@@ -95,6 +107,10 @@ fn table(entries: &[TimerEntry]) -> Table {
     list::table(
         ["TIMER", "SCHEDULE", "LAST", "NEXT", "AT", "CLAIMS"],
         entries.iter().map(|entry| {
+            if let Some(problem) = &entry.problem {
+                let [schedule, last, next, at] = std::array::from_fn(|_| unknown());
+                return [printable(entry.name.as_str()), schedule, last, next, at, printable(problem)];
+            }
             let next = next(entry);
             let claims: Vec<_> =
                 entry.record.claims.iter().map(|claim| describe(claim, entry.time)).collect();
@@ -185,6 +201,18 @@ mod tests {
         };
         let at = |now: i64| shown("every 10s", Some(next.clone()), now * SECOND).0;
         assert_eq!([at(125), at(130), at(189), at(190)], [10, 11, 11, 12].map(Value::from));
+    }
+
+    #[test]
+    fn of_a_timer_that_can_not_be_read_the_problem_is_shown_and_nothing_else() {
+        let time = StoreTime { wall: Timestamp::EPOCH, now: Instant::ZERO };
+        let entry = TimerEntry::unreadable(TimerName::new("a").unwrap(), time, "it is \u{1b}[2J damaged");
+        let value = as_json(&entry);
+        let known: Vec<_> = value.as_object().unwrap().iter().filter(|(_, value)| !value.is_null()).collect();
+        assert_eq!(known.len(), 2, "{value}");
+        assert_eq!((&value["timer"], &value["problem"]), (&"a".into(), &"it is \u{1b}[2J damaged".into()));
+        let text = table(&[entry]).to_string();
+        assert!(text.contains("damaged") && !text.contains('\u{1b}') && !text.contains("1970"), "{text}");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Hold {
     doubt: AtomicBool,
     /// Whether the work has seen that it is to end.
     heard: AtomicBool,
+    /// The work says that it has done nothing, and will not.
+    unbegun: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -72,6 +74,7 @@ impl Hold {
             fence_at,
             doubt: AtomicBool::new(false),
             heard: AtomicBool::new(false),
+            unbegun: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -104,6 +107,18 @@ impl Hold {
     /// The work has seen that it is to end.
     pub(crate) fn hear(&self) {
         self.heard.store(true, Ordering::Release);
+    }
+
+    /// The work has done nothing, and will not.
+    pub(crate) fn leave_unbegun(&self) {
+        self.unbegun.store(true, Ordering::Release);
+    }
+
+    /// Whether the work was left unbegun because it is to end. Otherwise it would be granted again at once, to be left
+    /// unbegun again.
+    pub(crate) fn is_unbegun(&self) -> bool {
+        let (stop, _) = self.look();
+        stop.is_some() && self.unbegun.load(Ordering::Acquire)
     }
 
     /// Whether work that has ended by itself may have done so because it was told to.

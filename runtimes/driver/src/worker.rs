@@ -428,6 +428,18 @@ impl Ctx {
         poll_fn(move |cx| ending.poll_for(cx, |_, over| over))
     }
 
+    /// Says that this work ends before its time, though it was not told to: it then counts as stopped, not as complete or
+    /// failed, and a tick is run again where attempts are left. For work that something outside of this program stops.
+    pub fn cut_short(&self) {
+        self.hold.hear();
+    }
+
+    /// Says that a run which is [draining](Ctx::draining) has done nothing, and will not: it is no attempt at its tick.
+    /// Without effect in a worker, and in a run that is not draining when it ends.
+    pub fn leave_unbegun(&self) {
+        self.hold.leave_unbegun();
+    }
+
     /// A token for tasks that do part of the work: it tells them when to stop.
     #[must_use]
     pub fn signal(&self) -> Signal {

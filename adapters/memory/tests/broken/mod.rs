@@ -3,7 +3,7 @@
 mod jobs;
 mod timers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -99,6 +99,8 @@ pub(crate) enum Fault {
     NeverRepeats,
     CountsWhatNeverBegan,
     CountsNothing,
+    GrantsAgainToTheSameOwner,
+    FreesEarlierAttempts,
     AllowsAllOverlaps,
     SkipsAllOverlaps,
     QueuesAllOverlaps,
@@ -146,6 +148,8 @@ struct Memory {
     records: Mutex<BTreeMap<LeaseName, LeaseRecord>>,
     /// Who got each tick last.
     claimants: Mutex<BTreeMap<(TimerName, u64), Owner>>,
+    /// Ticks of which an attempt was begun before the one that was given back unbegun.
+    unbegun: Mutex<BTreeSet<(TimerName, u64)>>,
     /// The last outcome that was reported of each run.
     outcomes: Mutex<BTreeMap<(JobName, String), RunOutcome>>,
     handles: AtomicU64,

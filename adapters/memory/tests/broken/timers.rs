@@ -1,13 +1,14 @@
 //! What is wrong with timers and claims.
 
-use std::sync::PoisonError;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use tenure_store::core::{
     AnySchedule, ClaimEnd, JobName, LeaseName, Overlap, Owner, Tick, TimerChange, TimerName, Timestamp, Token,
 };
 use tenure_store::{
-    Eviction, Limits, Metadata, SimpleStore, Store, StoreError, TimerAct, TimerAnswer, TimerRequest,
+    Claim, Eviction, Limits, Metadata, SimpleStore, Store, StoreError, TimerAct, TimerAnswer, TimerRequest,
 };
 
 use super::{Broken, Fault};
@@ -104,6 +105,12 @@ impl Broken {
                         *end = ClaimEnd::Interrupted
                     }
                     Fault::CountsNothing => *end = ClaimEnd::NotStarted,
+                    Fault::FreesEarlierAttempts if *end == ClaimEnd::NotStarted => {
+                        let again = |one: &Claim| one.tick == *tick && one.begun > 1;
+                        if view.is_some_and(|record| record.claims.iter().any(again)) {
+                            self.unbegun().insert((name.clone(), *tick));
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -123,6 +130,10 @@ impl Broken {
     fn claimant(&self, name: &TimerName, tick: u64) -> Option<Owner> {
         let claimants = self.memory.claimants.lock().unwrap_or_else(PoisonError::into_inner);
         claimants.get(&(name.clone(), tick)).cloned()
+    }
+
+    fn unbegun(&self) -> MutexGuard<'_, BTreeSet<(TimerName, u64)>> {
+        self.memory.unbegun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An answer as the faulty store gives it.
@@ -149,6 +160,14 @@ impl Broken {
             }
             (TimerAct::Claim(claim), TimerAnswer::Taken) => match self.fault {
                 Fault::GrantsWhatIsTaken => TimerAnswer::Granted(Token::new(1)),
+                Fault::GrantsAgainToTheSameOwner
+                    if self.claimant(name, claim.tick).as_ref() == Some(&claim.owner) =>
+                {
+                    TimerAnswer::Granted(Token::new(1))
+                }
+                Fault::FreesEarlierAttempts if self.unbegun().contains(&(name.clone(), claim.tick)) => {
+                    TimerAnswer::Granted(Token::new(1))
+                }
                 Fault::HoldsWhatIsTaken => TimerAnswer::Held { token: Token::new(1), remaining: claim.ttl },
                 _ => TimerAnswer::Taken,
             },

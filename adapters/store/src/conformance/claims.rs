@@ -92,6 +92,42 @@ pub fn a_claim_that_ran_out_is_granted_again_while_attempts_are_left<H: Harness>
     });
 }
 
+/// An owner that asks again once its claim has run out asks for another attempt: it may have begun under the earlier
+/// grant, of which its own answer speaks no more. So what it gives back unbegun frees no attempt of that one.
+pub fn asking_again_after_a_claim_ran_out_is_another_attempt<H: Harness>(h: &H) {
+    h.block_on(async {
+        let (store, name) = with_timer(h, "asked again too late").await;
+        let ttl = short_ttl::<H>(&store);
+        let outlived = timing(&store, ttl).outlived_after();
+
+        let once = |process| Claimant::new(&name, process, ttl);
+        once(1).gets(&store, 1).await;
+        h.pass(outlived).await;
+        assert_eq!(once(1).claims(&store, 1).await, TimerAnswer::Taken, "its one attempt was made");
+
+        let twice = |process| Claimant::new(&name, process, ttl).attempts(2);
+        let first = twice(1).gets(&store, 2).await;
+        h.pass(outlived).await;
+        let second = twice(1).gets(&store, 2).await;
+        assert!(second > first, "the next token {second} is above {first}");
+        h.pass(outlived).await;
+        assert_eq!(twice(1).claims(&store, 2).await, TimerAnswer::Taken, "both attempts were made");
+
+        let first = twice(1).gets(&store, 3).await;
+        h.pass(outlived).await;
+        let second = twice(1).gets(&store, 3).await;
+        assert_eq!(twice(1).ends(&store, 3, Some(first), ClaimEnd::NotStarted).await, TimerAnswer::NotYours);
+        twice(1).ends_its_own(&store, 3, second, ClaimEnd::NotStarted).await;
+        let third = twice(2).gets(&store, 3).await;
+        twice(2).ends_its_own(&store, 3, third, ClaimEnd::Interrupted).await;
+        assert_eq!(
+            twice(3).claims(&store, 3).await,
+            TimerAnswer::Taken,
+            "the first grant was an attempt, too"
+        );
+    });
+}
+
 /// S1: as long as the owner of a claim relies on it nobody else gets the tick. The same after a renewal.
 pub fn no_claim_passes_on_before_its_ttl_is_over<H: Harness>(h: &H) {
     h.block_on(async {

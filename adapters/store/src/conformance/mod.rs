@@ -190,6 +190,7 @@ properties! { $
         a_claim_is_idempotent_per_owner
         a_lower_tick_is_never_granted
         a_claim_that_ran_out_is_granted_again_while_attempts_are_left
+        asking_again_after_a_claim_ran_out_is_another_attempt
         no_claim_passes_on_before_its_ttl_is_over
         a_claim_is_renewed_and_ended_by_its_owner_alone
         a_late_end_never_ends_the_claim_of_another

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::harness::{Evidence, Place, Running, bare_tenure, eventually, lives, now, output};
 
@@ -308,6 +309,32 @@ fn of_ticks_that_came_while_nobody_was_there_as_many_as_wanted_are_caught_up_wit
     assert!(first >= last + 5 && evidence.ticks[0].missed == first - last - 1, "{ticks:?}");
     assert_eq!(ticks[..4], [first, first + 1, first + 2, first + 3], "in order");
     evidence.must_be_clean();
+}
+
+#[test]
+fn ticks_that_are_caught_up_with_run_side_by_side_where_they_may_overlap() {
+    const PERIOD: Duration = Duration::from_millis(200);
+    let place = Place::new();
+    let mut first = script(&place, "200ms", &[], "echo started $TENURE_TICK");
+    line_after(&first, 0, "started");
+    first.signal(Signal::TERM);
+    first.code();
+    let last = claimed(&place);
+    eventually("eight ticks to pass", || {
+        (place.list(&["timers"])[0]["next_tick"].as_u64()? > last + 8).then_some(())
+    });
+    // No run ends: were they one after the other, there would never be a second that came so late.
+    let options = ["--missed", "catch-up=8", "--overlap", "allow"];
+    let _second = script(&place, "200ms", &options, "sleep 1h");
+    eventually("several runs at once whose ticks came long before", || {
+        let timer = place.list(&["timers"]).remove(0);
+        let time = |value: &Value| humantime::parse_rfc3339(value.as_str().unwrap()).unwrap();
+        let due =
+            |n: u64| time(&timer["base_time"]) + (n - timer["base_tick"].as_u64().unwrap()) as u32 * PERIOD;
+        let claims = timer["claims"].as_array().unwrap().iter();
+        let late = |claim: &&Value| time(&claim["since"]) > due(claim["tick"].as_u64().unwrap()) + 2 * PERIOD;
+        (claims.filter(late).count() >= 3).then_some(())
+    });
 }
 
 #[test]

@@ -112,11 +112,11 @@ impl Told {
                 told.claimed.push((number_after(line, "tick="), number_after(line, "token=")));
             } else if line.contains("is not run here") {
                 told.skipped.insert(number_after(line, "tenure: tick "));
-            } else if line.contains("ticks were missed before tick ") {
-                let (count, n) = (number_after(line, "tenure: "), number_after(line, "before tick "));
+            } else if let Some((before, after)) = line.split_once(" missed before tick ") {
+                let (count, n) = (number_after(before, "tenure: "), leading_number(after));
                 told.missed.push((n.saturating_sub(count), n - 1));
-            } else if line.contains("were not delivered") {
-                let (count, n) = (number_after(line, "tenure: "), number_after(line, "up to tick "));
+            } else if let Some((before, after)) = line.split_once(" missed up to tick ") {
+                let (count, n) = (number_after(before, "tenure: "), leading_number(after));
                 told.missed.push(((n + 1).saturating_sub(count), n));
             }
         }
@@ -126,8 +126,12 @@ impl Told {
 
 fn number_after(line: &str, text: &str) -> u64 {
     let (_, rest) = line.split_once(text).unwrap_or_else(|| panic!("no {text:?} in {line:?}"));
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().unwrap_or_else(|_| panic!("no number after {text:?} in {line:?}"))
+    leading_number(rest)
+}
+
+fn leading_number(text: &str) -> u64 {
+    let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().unwrap_or_else(|_| panic!("no number begins {text:?}"))
 }
 
 /// What was recorded of the runs, by their owners.
@@ -422,4 +426,49 @@ fn a_fleet_in_trouble_runs_each_tick_at_most_once_and_keeps_in_step() {
 #[test]
 fn a_fleet_in_trouble_with_retry_runs_a_tick_again_only_if_its_run_was_interrupted() {
     fleet(&["--retry"], 2);
+}
+
+#[test]
+fn what_the_log_says_of_ticks_that_were_missed_is_understood() {
+    let log = |text: &str| format!("2026-01-02T03:04:05.678901Z  WARN tenure: {text} timer=\"t\" tick=9");
+    let missed = |text: &str| Told::read(&[log(text)]).missed;
+    assert_eq!(missed("1 tick was missed before tick 9"), [(8, 8)]);
+    assert_eq!(missed("3 ticks were missed before tick 9"), [(6, 8)]);
+    assert_eq!(missed("1 tick was missed up to tick 9: too late"), [(9, 9)]);
+    assert_eq!(missed("3 ticks were missed up to tick 9: too late"), [(7, 9)]);
+    assert_eq!(Told::read(&[log("tick 9 is not run here: a run was going on")]).skipped, [9].into());
+}
+
+/// The lines above are the program's own: a single tick that comes after a break, and one that is too late.
+#[test]
+fn the_program_tells_of_ticks_that_were_missed_in_these_words() {
+    let place = Place::new();
+    let log = |options: &[&str]| {
+        let mut command = place.every("300ms", options);
+        command.env("TENURE_LOG", "tenure=debug").arg("true");
+        Running::start(command)
+    };
+    let mut first = log(&[]);
+    first.stderr.wait_for("a run has ended");
+    first.signal(Signal::TERM);
+    first.code();
+    let last = timer(&place)["claimed_tick"].as_u64().unwrap();
+    let next = || timer(&place)["next_tick"].as_u64().unwrap();
+    eventually("two ticks to pass", || (next() > last + 2).then_some(()));
+    let mut second = log(&[]);
+    second.stderr.wait_for("a run has ended");
+    second.signal(Signal::TERM);
+    second.code();
+    let told = Told::read(&second.stderr.to_the_end());
+    assert_eq!(told.missed.first().map(|(from, _)| *from), Some(last + 1), "{:?}", told.missed);
+    assert_eq!(told.claimed.first().map(|(n, _)| *n), told.missed.first().map(|(_, to)| to + 1));
+
+    let last = timer(&place)["claimed_tick"].as_u64().unwrap();
+    eventually("four ticks to pass", || (next() > last + 4).then_some(()));
+    let mut third = log(&["--late-limit", "20ms", "--missed", "catch-up=100"]);
+    third.stderr.wait_for(" missed up to tick ");
+    third.signal(Signal::TERM);
+    third.code();
+    let told = Told::read(&third.stderr.to_the_end());
+    assert_eq!(told.missed.first().map(|(from, _)| *from), Some(last + 1), "{:?}", told.missed);
 }

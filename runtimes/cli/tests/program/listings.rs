@@ -65,6 +65,7 @@ fn timers_are_listed_with_their_ticks_and_claims() {
         "next_tick",
         "next_time",
         "claims",
+        "problem",
     ];
     assert_eq!(fields(&timer), sorted(names), "the names of the fields are an interface");
     assert_eq!((&timer["timer"], &timer["schedule"]), (&"a \u{1b}[31m".into(), &"every 0.3s".into()));
@@ -106,6 +107,27 @@ fn timers_are_listed_with_their_ticks_and_claims() {
         assert!(table.contains(part), "{part} is missing in {table}");
     }
     assert!(!table.contains('\u{1b}'), "a timer's name can't steer the terminal: {table:?}");
+}
+
+#[test]
+fn a_timer_that_can_not_be_read_hides_no_other_and_can_be_forgotten() {
+    let place = Place::new();
+    for name in ["damaged", "other"] {
+        let mut running = running(&place, name, "echo started");
+        running.signal(Signal::TERM);
+        running.code();
+    }
+    let connection = Connection::open(place.path("leases.db")).unwrap();
+    let damage = "UPDATE timer SET format = 9 WHERE name = CAST('damaged' AS BLOB)";
+    assert_eq!(connection.execute(damage, []), Ok(1));
+    let listed = place.list(&["timers"]);
+    assert_eq!((&listed[0]["timer"], &listed[1]["timer"]), (&"damaged".into(), &"other".into()));
+    assert!(listed[0]["problem"].as_str().unwrap().contains("format 9") && listed[0]["schedule"].is_null());
+    assert!(listed[1]["problem"].is_null() && listed[1]["schedule"] == "every 0.3s");
+    let (_, table, _) = output(place.tenure(&["timers"]));
+    assert!(table.contains("format 9") && table.contains("every 0.3s"), "{table}");
+    assert_eq!(output(place.tenure(&["timers", "forget", "damaged"])).0, Some(0));
+    assert_eq!(place.list(&["timers"]).len(), 1);
 }
 
 #[test]

@@ -49,6 +49,13 @@ impl Host {
         }
     }
 
+    const fn is_run(&self) -> bool {
+        match self {
+            Self::Worker(_) => false,
+            Self::Periodic { .. } => true,
+        }
+    }
+
     fn run_is_gone(&self, lease: LeaseKey) {
         match self {
             Self::Worker(shared) => shared.work_is_gone(),
@@ -98,6 +105,7 @@ impl Job {
         };
         match result {
             Err(panic) => (Exit::Failed, Some(panic)),
+            Ok(_) if self.host.is_run() && self.hold.is_unbegun() => (Exit::NotStarted, None),
             Ok(None) => (Exit::Stopped, None),
             // To be cut short is often told as an error: it says nothing of whether the work would have failed.
             Ok(Some(result)) if self.hold.cut_short() => (Exit::Stopped, result.err()),

@@ -62,6 +62,63 @@ fn a_run_whose_runtime_ends_before_it_begins_is_no_attempt() {
     assert_eq!(begun, [(1, 0)], "it may be begun as often as before");
 }
 
+/// How many attempts at each tick count whose claim is kept.
+fn attempts(world: &World) -> Vec<(u64, u32)> {
+    let entries = world.runtime.block_on(SimpleStore::timers(&world.store, None, 10)).unwrap();
+    entries[0].record.claims.iter().map(|claim| (claim.tick, claim.begun)).collect()
+}
+
+#[test]
+fn a_run_that_drains_and_says_that_it_has_not_begun_is_no_attempt() {
+    for (begins, counted) in [(false, vec![(1, 0)]), (true, vec![(1, 1)])] {
+        let world = World::new();
+        let tenure = world.tenure();
+        let work = move |ctx: Ctx| async move {
+            ctx.draining().await;
+            if !begins {
+                ctx.leave_unbegun();
+            }
+        };
+        let job = tenure.periodic("p", PERIOD, work).attempts(2).start().unwrap();
+        world.runtime.advance(PERIOD + SECOND);
+        assert_eq!(drained(&world, &job), Ok(()));
+        assert_eq!(attempts(&world), counted);
+        world.settle();
+        assert_eq!(first_run(&world, &tenure).0, RunState::Ended(RunOutcome::Stopped));
+    }
+}
+
+#[test]
+fn a_run_that_does_not_drain_can_not_be_left_unbegun() {
+    let world = World::new();
+    let (here, there) = (world.tenure(), world.tenure());
+    let work = |ctx: Ctx| async move { ctx.leave_unbegun() };
+    let jobs = [&here, &there].map(|tenure| tenure.periodic("p", PERIOD, work).attempts(2).start().unwrap());
+    world.runtime.advance(PERIOD + SECOND);
+    assert_eq!((here.stats().runs + there.stats().runs, attempts(&world)), (1, vec![]));
+    drop(jobs);
+}
+
+#[test]
+fn a_run_that_something_else_has_cut_short_is_repeated_where_attempts_are_left() {
+    for cut in [true, false] {
+        let world = World::new();
+        let tenure = world.tenure();
+        let work = move |ctx: Ctx| async move {
+            if cut {
+                ctx.cut_short();
+            }
+            Err::<(), _>("what it needs is gone")
+        };
+        let _job = tenure.periodic("p", PERIOD, work).attempts(2).start().unwrap();
+        world.runtime.advance(PERIOD + SECOND);
+        let outcome = if cut { RunOutcome::Stopped } else { RunOutcome::Failed };
+        let text = Some("what it needs is gone".to_owned());
+        assert_eq!(first_run(&world, &tenure), (RunState::Ended(outcome), text));
+        assert_eq!(attempts(&world), if cut { vec![(1, 1)] } else { vec![] });
+    }
+}
+
 #[test]
 fn a_run_that_ends_with_an_error_because_it_drains_was_stopped_and_is_repeated_too() {
     for listens in [true, false] {
