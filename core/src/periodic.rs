@@ -14,7 +14,7 @@
 //! | the claim is refused | somebody else has the tick; where it may be tried again, this instance waits to see it finished |
 //! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
 //! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first; a request that is under way decides before that |
-//! | the grant comes to nothing: too late, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
+//! | the grant comes to nothing: too late, drained, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
 //! | the run ends | the tick is finished, or left to another attempt if the run was stopped; the next one is claimed once the store has answered to that, or the claim is over by its TTL |
 //! | drained | nothing is claimed any more; over once nothing runs |
 //!
@@ -103,6 +103,8 @@ pub(crate) struct Run {
     pub(crate) lease: LeaseKey,
     /// The claim beside it, if that is a lease of a name.
     pub(crate) claim: Option<LeaseKey>,
+    /// Its claim was granted here, be it too late.
+    pub(crate) granted: bool,
     /// The workload was told to start.
     pub(crate) started: bool,
     /// It was claimed elsewhere, and is watched until it is finished.
@@ -256,15 +258,18 @@ impl Periodic {
 
     /// What is to be told of a run that is over, if its tick was not run.
     pub(crate) fn missed(&self, run: &Run) -> Option<Notice> {
-        if run.end != ClaimEnd::NotStarted || self.ending.is_some() {
+        if run.end != ClaimEnd::NotStarted {
             return None;
         }
-        match run.refused {
-            Some(Refused::NotOurs) => None,
-            Some(Refused::Missed(why)) => Some(self.skipped(run.due.tick.n, why)),
-            // It was granted, and its time was over before it could start.
-            None => Some(self.skipped(run.due.tick.n, TickMiss::TooLate)),
-        }
+        let why = match run.refused {
+            Some(Refused::Missed(why)) if !self.is_ending() => why,
+            // Its time was over before it could start.
+            None if !self.is_ending() => TickMiss::TooLate,
+            // Nobody else was to have it meanwhile, and maybe nobody has it now.
+            Some(_) | None if run.granted => TickMiss::GivenBack,
+            Some(_) | None => return None,
+        };
+        Some(self.skipped(run.due.tick.n, why))
     }
 
     pub(crate) fn skipped(&self, tick: u64, why: TickMiss) -> Notice {

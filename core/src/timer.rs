@@ -94,6 +94,8 @@ pub enum TickMiss {
     Overlap,
     /// The store refused the claim, and will again.
     Refused,
+    /// It was claimed here, and given back before its run began.
+    GivenBack,
 }
 
 /// The machine of one timer; its states and transitions stand at the head of its source file.

@@ -128,7 +128,7 @@ impl<J: Jitter> Node<J> {
     }
 
     /// Claims what may be claimed now. A candidate that waits in vain makes room for it.
-    fn go_on(&mut self, key: PeriodicKey) {
+    pub(super) fn go_on(&mut self, key: PeriodicKey) {
         let Some(entry) = self.periodics.get(&key) else { return };
         if entry.periodic.gives_way() && entry.periodic.may_claim() {
             self.give_way(key);
@@ -167,13 +167,18 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Claims what may be claimed now: one tick after the other, unless their runs may overlap.
+    /// Claims what may be claimed now, one tick after the other. Where runs may overlap, one that waits for another
+    /// instance's holds nobody up.
     fn claim_next(&mut self, key: PeriodicKey) {
         loop {
             let Some(entry) = self.periodics.get(&key) else { return };
-            let undecided = |run: &Run| !run.started && !self.watches(entry, run);
-            let alone = entry.periodic.options.overlap != Overlap::Allow;
-            if !entry.periodic.may_claim() || (alone && entry.periodic.runs.values().any(undecided)) {
+            let allow = entry.periodic.options.overlap == Overlap::Allow;
+            // The store grants no number below one that it has granted: an answer must come before the next request.
+            let undecided = |run: &Run| match self.candidacy(run) {
+                Some(Phase::Waiting(AcquireFailure::Busy)) if allow => false,
+                Some(_) | None => !run.started && !self.watches(entry, run),
+            };
+            if !entry.periodic.may_claim() || entry.periodic.runs.values().any(undecided) {
                 return;
             }
             let Some(entry) = self.periodics.get_mut(&key) else { return };
@@ -231,6 +236,7 @@ impl<J: Jitter> Node<J> {
             due,
             lease,
             claim: None,
+            granted: false,
             started: false,
             watched,
             end: ClaimEnd::NotStarted,
@@ -332,6 +338,14 @@ impl<J: Jitter> Node<J> {
         };
         let Some(run) = self.run_mut(worker) else { return Some(output) };
         let (lease, claim, tick) = (run.lease, run.claim, run.due.tick.n);
+        if let Output::Notice(
+            Notice::Acquired { lease: granted, .. } | Notice::GrantedTooLate { lease: granted, .. },
+        ) = &output
+            && self.claim(*granted).is_some()
+            && let Some(run) = self.run_mut(worker)
+        {
+            run.granted = true;
+        }
         match &output {
             Output::Notice(Notice::Acquired { lease: acquired, token, .. }) => {
                 let token = *token;

@@ -222,6 +222,11 @@ impl<J: Jitter> Node<J> {
         {
             self.run_over(periodic, key);
         }
+        if let Some(Output::Command(Command::StartWorkload { .. })) = output
+            && let Some(periodic) = self.workers.get(&key).and_then(WorkerEntry::run)
+        {
+            self.go_on(periodic);
+        }
         self.settle_worker(key);
         output
     }

@@ -167,6 +167,7 @@ impl std::fmt::Display for Why {
             TickMiss::Superseded => "a later one came first",
             TickMiss::Overlap => "a run was going on",
             TickMiss::Refused => "the store refuses the claim",
+            TickMiss::GivenBack => "its claim was given back before the run began",
             _ => "for a reason that this version does not know",
         })
     }

@@ -226,3 +226,38 @@ fn a_run_that_ends_as_it_is_stopped_hard_has_begun_all_the_same() {
         assert_eq!(ends, [end], "{exit:?}: {outputs:?}");
     }
 }
+
+#[test]
+fn a_tick_whose_claim_goes_back_unbegun_is_told_of_while_the_job_ends_too() {
+    for how in ["drain", "stop", "shutdown"] {
+        let mut bench = Bench::new(job());
+        let (id, _) = claim(&bench.to(1_100), 1);
+        // From its grant on everybody else is told that the tick is taken.
+        let token = Token::new(20);
+        bench.node.handle(bench.now, Event::Reply { id, reply: Reply::Granted { token } }).expect("it fits");
+        match how {
+            "drain" => bench.node.drain_periodic(bench.now, bench.job).expect("known"),
+            "stop" => bench.node.stop_periodic(bench.now, bench.job).expect("known"),
+            _ => bench.node.shutdown(bench.now),
+        }
+        let outputs = bench.settle(Vec::new());
+        assert_eq!(finishes(&outputs), [(1, Some(token), ClaimEnd::NotStarted)], "{how}");
+        assert_eq!(skips(&outputs), [(1, TickMiss::GivenBack)], "{how}");
+    }
+}
+
+#[test]
+fn a_tick_that_was_granted_too_late_and_is_not_to_be_had_again_is_told_of() {
+    let mut options = job();
+    options.timer.missed = Missed::CatchUp { at_most: 9 };
+    let mut bench = Bench::new(options);
+    bench.reads = false;
+    let (id, lease) = claim(&bench.to(1_050), 1);
+    bench.now = ms(16_000);
+    let outputs = bench.grant(id);
+    let outputs = bench.reply(finish_of(&outputs), RELEASED);
+    let again = |(id, of, tick): (CommandId, LeaseKey, u64)| (of == lease && tick == 1).then_some(id);
+    let id = claims(&outputs).into_iter().find_map(again).expect("it is tried again");
+    let outputs = bench.reply(id, Reply::TickTaken);
+    assert_eq!(skips(&outputs), [(1, TickMiss::GivenBack)]);
+}

@@ -320,3 +320,33 @@ fn where_runs_may_overlap_no_tick_waits_for_the_end_of_a_claim() {
     bench.exit(lease, Exit::Completed);
     claim(&bench.to(2_050), 2);
 }
+
+#[test]
+fn where_runs_may_overlap_no_request_overtakes_that_for_an_earlier_tick() {
+    let mut options = job();
+    options.overlap = Overlap::Allow;
+    options.timer.missed = Missed::CatchUp { at_most: 9 };
+    let mut bench = Bench::new(options);
+    let (id, first) = claim(&bench.to(1_100), 1);
+    // The second tick is due. Granted first, it would make the store refuse the first one for good.
+    assert_eq!(claims(&bench.to(2_050)), []);
+    let mut outputs = bench.reply(id, Reply::Failed(Failure::Unknown));
+    assert_eq!(claims(&outputs), [], "it may have been granted");
+    outputs = bench.to(2_900);
+    let (id, again) = claim(&outputs, 1);
+    assert_eq!(again, first);
+    outputs = bench.grant(id);
+    assert_eq!(starts(&outputs), [first]);
+    claim(&outputs, 2);
+}
+
+#[test]
+fn where_runs_may_overlap_a_tick_that_waits_for_its_turn_holds_nobody_up() {
+    let mut options = job();
+    options.overlap = Overlap::Allow;
+    options.timer.missed = Missed::CatchUp { at_most: 9 };
+    let mut bench = Bench::new(options);
+    let (id, _) = claim(&bench.to(1_100), 1);
+    assert_eq!(claims(&bench.to(2_050)), []);
+    claim(&bench.reply(id, HELD), 2);
+}
