@@ -16,11 +16,11 @@ use crate::acquire::Acquire;
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
 use crate::timer::{IntoSchedule, TimerError, When};
+use crate::wakers::Waiting;
 use crate::worker::{Ctx, DrainError, Outcome, Work};
 
 mod shared;
 
-use shared::Waiting;
 pub(crate) use shared::{Shared, Tie};
 
 /// Sets up a periodic job; made by [`Tenure::periodic`]. Nothing runs before [`start`](PeriodicSetup::start).

@@ -1,7 +1,8 @@
 //! The tasks that wait for something to change.
 
 use std::collections::BTreeMap;
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// Any number of tasks that wait for the same thing.
 ///
@@ -51,9 +52,70 @@ pub(crate) fn wake(woken: Vec<Waker>) {
     woken.into_iter().for_each(Waker::wake);
 }
 
+/// A state, and the tasks that wait for it to change.
+#[derive(Debug, Default)]
+pub(crate) struct Watched<S>(Mutex<Inner<S>>);
+
+#[derive(Debug, Default)]
+struct Inner<S> {
+    state: S,
+    waiting: Wakers,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+        look(&self.lock().state)
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
+        let mut woken = Vec::new();
+        {
+            let mut inner = self.lock();
+            change(&mut inner.state);
+            inner.waiting.take(&mut woken);
+        }
+        wake(woken);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for a change of what is [`Watched`].
+pub(crate) struct Waiting<S> {
+    watched: Arc<Watched<S>>,
+    place: Place,
+}
+
+impl<S> Waiting<S> {
+    pub(crate) fn new(watched: &Arc<Watched<S>>) -> Self {
+        Self { watched: Arc::clone(watched), place: Place::NEW }
+    }
+
+    /// Ready with what `wanted` finds, once it finds something.
+    pub(crate) fn poll<T>(&mut self, cx: &Context<'_>, wanted: impl FnOnce(&S) -> Option<T>) -> Poll<T> {
+        let mut inner = self.watched.lock();
+        let found = wanted(&inner.state);
+        let replaced = match found {
+            Some(_) => inner.waiting.leave(&mut self.place),
+            None => inner.waiting.register(&mut self.place, cx.waker()),
+        };
+        drop(inner);
+        drop(replaced);
+        found.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<S> Drop for Waiting<S> {
+    fn drop(&mut self) {
+        let left = self.watched.lock().waiting.leave(&mut self.place);
+        drop(left);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 

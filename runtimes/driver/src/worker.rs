@@ -17,6 +17,7 @@ use crate::lease::{LostReason, Renewals, Signal};
 use crate::request::{Request, Requests, Ticket};
 use crate::subject::Subject;
 use crate::tenure::Tenure;
+use crate::wakers::Waiting;
 
 mod job;
 mod outcome;
@@ -25,7 +26,6 @@ mod shared;
 pub(crate) use job::{Ended, Host, Job};
 pub use outcome::Outcome;
 pub(crate) use outcome::Work;
-use shared::Waiting;
 pub(crate) use shared::{Shared, Tie};
 
 /// Sets up a worker; made by [`Tenure::worker`]. Nothing runs before [`start`](WorkerSetup::start).
@@ -188,14 +188,14 @@ impl Worker {
     /// What it does now.
     #[must_use]
     pub fn status(&self) -> WorkerStatus {
-        self.shared.lock().status
+        self.shared.look(|state| state.status)
     }
 
     /// What last went wrong with a run, unless a later one came to its end: a failure, the error of work that was
     /// stopped, or the end of its runtime. To be stopped is no failure by itself.
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
-        self.shared.lock().error.clone()
+        self.shared.look(|state| state.error.clone())
     }
 
     /// Ends the worker: the work is told that it drains ([`Ctx::draining`]), and may come to its end within the

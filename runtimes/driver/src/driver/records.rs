@@ -65,6 +65,34 @@ struct Run {
     done: Option<Answer>,
 }
 
+impl Run {
+    /// A run of a periodic job, of which nothing was reported yet.
+    const fn new(
+        job: JobName,
+        owner: Arc<str>,
+        index: Option<u64>,
+        text: Option<Arc<str>>,
+        ttl: Duration,
+    ) -> Self {
+        Self {
+            job,
+            owner,
+            index,
+            text,
+            ttl,
+            ticket: None,
+            outcome: None,
+            at: None,
+            sent: false,
+            news: false,
+            told_outcome: false,
+            failures: 0,
+            begun: None,
+            done: None,
+        }
+    }
+}
+
 /// What became of a report.
 pub(super) enum Lost {
     /// It is tried again.
@@ -91,43 +119,13 @@ impl Records {
         if self.unsupported || self.runs.len() >= MOST_RUNS {
             return None;
         }
-        let run = Run {
-            job,
-            owner,
-            index: Some(index),
-            text,
-            ttl,
-            ticket: None,
-            outcome: None,
-            at: None,
-            sent: false,
-            news: false,
-            told_outcome: false,
-            failures: 0,
-            begun: None,
-            done: None,
-        };
-        Some(self.insert(now, run))
+        Some(self.insert(now, Run::new(job, owner, Some(index), text, ttl)))
     }
 
     pub(super) fn begin_own(&mut self, now: Instant, new: NewRun) {
         let NewRun { ticket, job, owner, index, text, ttl, begun } = new;
-        let run = Run {
-            job,
-            owner,
-            index,
-            text,
-            ttl,
-            ticket: Some(ticket),
-            outcome: None,
-            at: None,
-            sent: false,
-            news: false,
-            told_outcome: false,
-            failures: 0,
-            begun: Some(begun),
-            done: None,
-        };
+        let mut run = Run::new(job, owner, index, text, ttl);
+        (run.ticket, run.begun) = (Some(ticket), Some(begun));
         let id = self.insert(now, run);
         self.tickets.insert(ticket, id);
     }

@@ -1,21 +1,19 @@
 //! What a periodic job's handles, its driver and its runs tell each other.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use tenure_core::{Exit, LeaseKey, Token};
 use tenure_store::StoreError;
 
 use super::PeriodicStatus;
-use crate::wakers::{Place, Wakers, wake};
+use crate::wakers::Watched;
 
 /// What the driver and the handles share about a periodic job.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) type Shared = Watched<State>;
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// By the leases that they run under, so in the order in which they were begun.
     runs: BTreeMap<LeaseKey, Running>,
     /// How many of its leases and claims were granted, so that the store may still have a record of them.
@@ -26,7 +24,6 @@ pub(super) struct State {
     closed: bool,
     refused: Option<Box<StoreError>>,
     error: Option<Arc<str>>,
-    waiting: Wakers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,32 +65,18 @@ impl State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn status(&self) -> PeriodicStatus {
-        self.lock().status()
+        self.look(State::status)
     }
 
     pub(super) fn last_error(&self) -> Option<Arc<str>> {
-        self.lock().error.clone()
+        self.look(|state| state.error.clone())
     }
 
     pub(crate) fn run_is_gone(&self, lease: LeaseKey) {
         self.change(|state| {
             state.runs.remove(&lease);
         });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut woken: Vec<Waker> = Vec::new();
-        {
-            let mut state = self.lock();
-            change(&mut state);
-            state.waiting.take(&mut woken);
-        }
-        wake(woken);
     }
 }
 
@@ -149,36 +132,5 @@ impl Drop for Tie {
     fn drop(&mut self) {
         // What has not ended in order never will.
         self.0.change(|state| state.closed = !state.has_ended());
-    }
-}
-
-/// Waits for a change.
-pub(super) struct Waiting {
-    shared: Arc<Shared>,
-    place: Place,
-}
-
-impl Waiting {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), place: Place::NEW }
-    }
-
-    pub(super) fn poll<T>(&mut self, cx: &Context<'_>, wanted: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
-        let mut state = self.shared.lock();
-        let found = wanted(&state);
-        let replaced = match found {
-            Some(_) => state.waiting.leave(&mut self.place),
-            None => state.waiting.register(&mut self.place, cx.waker()),
-        };
-        drop(state);
-        drop(replaced);
-        found.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let left = self.shared.lock().waiting.leave(&mut self.place);
-        drop(left);
     }
 }

@@ -1,19 +1,17 @@
 //! What a worker's handles, its driver and its work tell each other.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use tenure_core::{Exit, Token};
 
 use super::WorkerStatus;
-use crate::wakers::{Place, Wakers, wake};
+use crate::wakers::Watched;
 
 /// What the driver and the handles share about a worker.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
+pub(crate) type Shared = Watched<State>;
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     pub(super) status: WorkerStatus,
     /// How many of its leases were granted, so that the store may still have a record of them.
     recorded: usize,
@@ -22,13 +20,11 @@ pub(super) struct State {
     /// The driver went before it had ended.
     pub(super) closed: bool,
     pub(super) error: Option<Arc<str>>,
-    waiting: Wakers,
 }
 
 impl Default for State {
     fn default() -> Self {
-        let waiting = Wakers::default();
-        Self { status: WorkerStatus::Waiting, recorded: 0, runs: false, closed: false, error: None, waiting }
+        Self { status: WorkerStatus::Waiting, recorded: 0, runs: false, closed: false, error: None }
     }
 }
 
@@ -46,25 +42,11 @@ impl State {
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn work_is_gone(&self) {
         self.change(|state| {
             state.runs = false;
             state.end_without_driver();
         });
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut woken: Vec<Waker> = Vec::new();
-        {
-            let mut state = self.lock();
-            change(&mut state);
-            state.waiting.take(&mut woken);
-        }
-        wake(woken);
     }
 }
 
@@ -116,36 +98,5 @@ impl Drop for Tie {
             state.closed = !state.has_ended();
             state.end_without_driver();
         });
-    }
-}
-
-/// Waits for a change.
-pub(super) struct Waiting {
-    shared: Arc<Shared>,
-    place: Place,
-}
-
-impl Waiting {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), place: Place::NEW }
-    }
-
-    pub(super) fn poll<T>(&mut self, cx: &Context<'_>, wanted: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
-        let mut state = self.shared.lock();
-        let found = wanted(&state);
-        let replaced = match found {
-            Some(_) => state.waiting.leave(&mut self.place),
-            None => state.waiting.register(&mut self.place, cx.waker()),
-        };
-        drop(state);
-        drop(replaced);
-        found.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let left = self.shared.lock().waiting.leave(&mut self.place);
-        drop(left);
     }
 }
