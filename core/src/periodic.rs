@@ -103,6 +103,8 @@ pub(crate) struct Run {
     pub(crate) lease: LeaseKey,
     /// The claim beside it, if that is a lease of a name.
     pub(crate) claim: Option<LeaseKey>,
+    /// From when on it is too late to claim it beside a lease.
+    pub(crate) latest: Option<Instant>,
     /// Its claim was granted here, be it too late.
     pub(crate) granted: bool,
     /// The workload was told to start.

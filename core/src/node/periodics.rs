@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Node, Place};
 use crate::command::{ClaimEnd, Command, Exit, Misuse, Output};
 use crate::jitter::Jitter;
-use crate::lease::{Lease, LeaseOptions, Phase};
+use crate::lease::{Lease, LeaseOptions, Phase, WaitLimit};
 use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Refused, Run};
@@ -223,6 +223,8 @@ impl<J: Jitter> Node<J> {
             return self.output.push_back(Output::Notice(skipped));
         };
         let lease_name = entry.periodic.options.lease.clone();
+        let limit = entry.periodic.options.timer.late_limit.filter(|_| lease_name.is_some());
+        let latest = limit.map(|limit| self.now + limit.saturating_sub(due.late));
         let worker = WorkerKey(self.next_machine());
         let mut worker_options = WorkerOptions::new(options.clone());
         worker_options.restart = RestartPolicy::new(Restart::Never);
@@ -236,6 +238,7 @@ impl<J: Jitter> Node<J> {
             due,
             lease,
             claim: None,
+            latest,
             granted: false,
             started: false,
             watched,
@@ -357,8 +360,12 @@ impl<J: Jitter> Node<J> {
                 }
                 if job.periodic.options.lease.is_some() {
                     // The run starts once the tick is claimed, too.
+                    let latest = job.periodic.runs.get(&worker)?.latest;
                     let mut options = job.periodic.options.run.clone();
-                    options.wait = crate::lease::WaitLimit::Forever;
+                    options.wait = match latest {
+                        Some(latest) => WaitLimit::AtMost(latest.saturating_since(self.now)),
+                        None => WaitLimit::Forever,
+                    };
                     let claim = self.enter_claim(periodic, tick, options, worker);
                     if let Some(run) = self.run_mut(worker) {
                         run.claim = Some(claim);

@@ -36,11 +36,14 @@ impl Periodic {
 
 impl Run {
     fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { due, lease, claim, granted: _, started: _, watched: _, end: _, refused: _ } = self;
+        let Self { due, lease, claim, latest, granted: _, started: _, watched: _, end: _, refused: _ } = self;
         due.visit(visitor);
         lease.visit(visitor);
         if let Some(claim) = claim {
             claim.visit(visitor);
+        }
+        if let Some(latest) = latest {
+            visitor.deadline(latest);
         }
     }
 }

@@ -35,6 +35,7 @@ fn run(n: u64) -> Run {
         due: due(n),
         lease: LeaseKey(9),
         claim: None,
+        latest: None,
         granted: false,
         started: false,
         watched: false,

@@ -286,3 +286,30 @@ fn tokens_of_claims_rise_from_one_to_the_next_under_a_lease_too() {
         .collect();
     assert!(matches!(floors[..], [floor] if floor >= Token::new(12)), "{floors:?}");
 }
+
+#[test]
+fn a_tick_that_is_too_late_by_the_time_of_its_claim_is_not_run() {
+    let mut options = under(Overlap::Queue);
+    options.timer.late_limit = Some(Duration::from_secs(3));
+    options.timer.missed = Missed::CatchUp { at_most: 9 };
+    let (mut bench, lease, id, _) = claiming(options);
+    // Another tick's claim lives for nine seconds more.
+    let mut outputs = bench.reply(id, HELD);
+    let (mut at, mut told) = (1_100, Vec::new());
+    while at < 20_000 {
+        told.extend(skips(&outputs));
+        for (_, _, tick) in claims(&outputs) {
+            assert!(tick > 1, "tick 1 is claimed at {at} ms");
+        }
+        at += 100;
+        outputs = bench.to(at);
+        for command in commands(&outputs) {
+            if let Command::Renew { id, lease: of, .. } = command
+                && of == lease
+            {
+                bench.reply(id, Reply::Renewed);
+            }
+        }
+    }
+    assert!(told.contains(&(1, TickMiss::TooLate)), "{told:?}");
+}
