@@ -54,17 +54,13 @@ fn layers(bug: Bug) -> Found {
         Bug::TickFromNow => found(None, "T3"),
         Bug::PhasePerInstance => found(None, "T3"),
         Bug::ClaimNotWaitedFor => found(None, "W3"),
-        Bug::FinishedAsNotStarted => found(Some((two_claimants, "T2")), "T2"),
+        Bug::FinishedAsNotStarted => found(Some((claimants, "T2")), "T2"),
         Bug::NotRebased => found(None, "L4"),
     }
 }
 
 fn slow_predecessors() -> Config {
     Config { members: 1, clocks: slowest(), pauses: true, crashes: true, ..brisk() }
-}
-
-fn two_claimants() -> Config {
-    claimants(2)
 }
 
 fn two_workers() -> Config {
@@ -77,7 +73,7 @@ fn every_planted_bug_is_found_by_each_layer_that_is_said_to_find_it() {
     plant(None);
     for config in [
         two_workers(),
-        two_claimants(),
+        claimants(),
         hinted(),
         Config { recovery: recovers(6), ..calm(3) },
         slow_predecessors(),

@@ -5,8 +5,8 @@
 mod systems;
 
 use systems::{
-    brisk, calm, claimants, crashing_claimant, crashing_worker, hinted, recovers, repeating, slowest, two,
-    workers,
+    brisk, calm, claimants, crashing_claimant, crashing_worker, hinted, lossy_claimants, recovers, repeating,
+    slowest, two, workers,
 };
 use tenure_core::Rate;
 use tenure_verify::search::{Application, Clocks, Config, Counts, Network, Store, Witness, leases};
@@ -100,7 +100,12 @@ fn a_worker_that_crashes_with_the_slowest_clock_is_safe_and_recovers_from_every_
 /// Claims are owned as leases are, no tick is begun more often than it may be, and every later tick is claimed.
 #[test]
 fn two_nodes_that_claim_ticks_are_safe_and_go_on_from_every_state() {
-    assert_eq!(counts(leases(claimants(2))), (11_296, 36_266, 3));
+    assert_eq!(counts(leases(claimants())), (922, 1_931, 3));
+}
+
+#[test]
+fn two_nodes_that_claim_ticks_and_lose_messages_are_safe() {
+    assert_eq!(counts(leases(lossy_claimants())), (439_076, 1_754_949, 0));
 }
 
 #[test]

@@ -40,13 +40,19 @@ pub(crate) fn workers(members: usize) -> Config {
     Config { workers: true, recovery: recovers(6), ..calm(members) }
 }
 
-/// Two nodes that claim the ticks of a job, each of which may be begun this often, on a network that delivers at once. A
-/// later tick must be claimed from every state.
-pub(crate) fn claimants(attempts: u32) -> Config {
+/// Two nodes that claim the ticks of a job, at most once each, on a network that delivers at once. Work may fail to start.
+/// A later tick must be claimed from every state.
+pub(crate) fn claimants() -> Config {
     let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: true });
+    Config { job, network, recovery: recovers(4), ..lossy_claimants() }
+}
+
+/// The same over a network that loses messages, and on which they take any time; work always starts.
+pub(crate) fn lossy_claimants() -> Config {
     let application = Application { ends: true, ..two().application };
-    let job = Some(Job { period: 3, attempts, fails_to_start: false });
-    Config { timing: Config::exact(), job, network, application, recovery: recovers(4), ..two() }
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false });
+    Config { timing: Config::exact(), job, application, ..two() }
 }
 
 /// One node that claims ticks and crashes at any time, over a network that loses messages.
