@@ -53,7 +53,7 @@ fn layers(bug: Bug) -> Found {
         Bug::TickEarly => found(None, "T1"),
         Bug::TickFromNow => found(None, "T3"),
         Bug::PhasePerInstance => found(None, "T3"),
-        Bug::ClaimNotWaitedFor => found(None, "W3"),
+        Bug::ClaimNotWaitedFor => found(None, "T2"),
         Bug::FinishedAsNotStarted => found(Some((claimants, "T2")), "T2"),
         Bug::NotRebased => found(None, "L4"),
     }
