@@ -192,6 +192,8 @@ impl<J: Jitter> Node<J> {
                 self.end_job(periodic, why);
                 None
             }
+            // The job has ended, and nothing more is to be said of it.
+            (Output::Notice(_), Some(periodic)) if !self.periodics.contains_key(&periodic) => None,
             (output, _) => Some(output),
         }
     }

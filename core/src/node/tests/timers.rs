@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::name::{TimerKey, TimerName};
+use crate::periodic::PeriodicOptions;
 use crate::schedule::{AnySchedule, Every, Tick};
 use crate::time::{Rate, Timestamp};
 use crate::timer::{TimerEnd, TimerOptions, TimerView};
@@ -204,4 +205,18 @@ fn each_timer_of_a_node_has_its_own_ticks_in_the_order_in_which_they_are_due() {
     }
     let (a, b) = (keys[0], keys[1]);
     assert_eq!(seen[..6], [(b, 1), (b, 2), (a, 1), (b, 3), (b, 4), (a, 2)]);
+}
+
+#[test]
+fn nothing_is_said_of_the_timer_of_a_job_that_has_ended() {
+    let mut node = node();
+    let options = PeriodicOptions::new(every(1_000), options());
+    let job = node.start_periodic(ms(0), timer_name("report"), options).expect("not shutting down");
+    request(&drain(&mut node));
+    // The request of its timer has just taken too long.
+    node.drain_periodic(ms(2_000), job).expect("known");
+    let outputs = drain(&mut node);
+    let ended = Output::Notice(Notice::PeriodicEnded { periodic: job, why: TimerEnd::Stopped });
+    assert_eq!(outputs, [ended]);
+    assert!(node.is_empty());
 }
