@@ -14,6 +14,8 @@ pub(super) struct Accepted {
     /// Which grant of its lease a token belongs to, counted in the order of the store.
     grants: BTreeMap<(usize, Token), u64>,
     granted: u64,
+    /// The last grant before the store, for the last time, had forgotten its tokens: later ones may be below its.
+    forgotten: u64,
     /// The token and the grant of the last write that was accepted.
     last: BTreeMap<usize, (Token, u64)>,
 }
@@ -22,6 +24,9 @@ impl Invariant for Accepted {
     const NAME: &'static str = "S5 the resource decides";
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
+        if !world.tokens_kept {
+            self.forgotten = self.granted;
+        }
         match fact {
             Fact::Executed {
                 name,
@@ -39,7 +44,7 @@ impl Invariant for Accepted {
                 ensure(*token >= highest, || {
                     format!("token {token} of lease {name} is accepted after {highest}")
                 })?;
-                ensure(!world.tokens_kept || grant >= last, || {
+                ensure(grant >= last || grant <= self.forgotten, || {
                     format!("process {life} writes under lease {name} by grant {grant}, after grant {last}")
                 })?;
             }
