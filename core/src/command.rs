@@ -1,9 +1,14 @@
 //! What goes in and out of the machines: commands, events, replies.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use crate::name::{Acquisition, CommandId, LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::assign::Digest;
+use crate::member::{Labels, Presence};
+use crate::name::{
+    Acquisition, CommandId, CoordinatorKey, LeaseKey, LeaseName, PeriodicKey, TimerKey, Token, WorkerKey,
+};
 use crate::notice::Notice;
 use crate::periodic::Overlap;
 use crate::schedule::AnySchedule;
@@ -144,6 +149,36 @@ pub enum Command {
         /// After this long the core takes the outcome as unknown.
         timeout: Duration,
     },
+    /// Show that this instance is alive, and say what it says of itself. Answer with [`Event::Present`].
+    Heartbeat {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// Rises with each heartbeat: the highest counts, in whatever order they come.
+        sequence: u64,
+        /// When the instance joined, if that is known: adopted by a store that does not know it.
+        joined: Option<Timestamp>,
+        /// Whether it drains.
+        draining: bool,
+        /// The kinds of plans that it takes part in; sorted, each once.
+        digests: Arc<[Digest]>,
+        /// What its program says of it.
+        labels: Labels,
+        /// The version of the view that is known here; it is not sent again.
+        known: Option<u64>,
+        /// How long the store lists the instance from now on.
+        ttl: Duration,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
+    /// List this instance no longer, and none of its heartbeats that come later.
+    Leave {
+        /// To be handed back with the reply.
+        id: CommandId,
+        /// For how long heartbeats that come late are to be ignored.
+        ttl: Duration,
+        /// After this long the core takes the outcome as unknown.
+        timeout: Duration,
+    },
     /// Send hints about this lease, and register this process as a waiter.
     Watch {
         /// To be handed back with the reply, which is due once nothing will be missed any more.
@@ -201,6 +236,8 @@ impl Command {
             | Self::ChangeTimer { id, .. }
             | Self::ClaimTick { id, .. }
             | Self::FinishTick { id, .. }
+            | Self::Heartbeat { id, .. }
+            | Self::Leave { id, .. }
             | Self::Watch { id, .. } => Some(*id),
             Self::Unwatch { .. }
             | Self::StartWorkload { .. }
@@ -232,6 +269,14 @@ impl fmt::Display for Command {
                 let token = token.unwrap_or(Token::ZERO);
                 write!(f, "{id} finish tick {tick} {lease} n={n} token={token} {end:?}")
             }
+            Self::Heartbeat { id, sequence, draining, digests, known, .. } => {
+                write!(
+                    f,
+                    "{id} heartbeat {sequence} draining={draining} digests={} known={known:?}",
+                    digests.len()
+                )
+            }
+            Self::Leave { id, .. } => write!(f, "{id} leave"),
             Self::Watch { id, name } => write!(f, "{id} watch {name}"),
             Self::Unwatch { name } => write!(f, "unwatch {name}"),
             Self::StartWorkload { worker, lease, n, token, .. } => {
@@ -305,6 +350,15 @@ pub enum Event {
         /// What the store's wall clock said when the command was executed.
         at: Timestamp,
     },
+    /// The store's answer to [`Command::Heartbeat`]. One that failed is a reply, [`Reply::Failed`].
+    Present {
+        /// The command's id.
+        id: CommandId,
+        /// What the store says.
+        presence: Presence,
+    },
+    /// A hint from the store that the members have changed. It may be missing, repeated, late or wrong.
+    MembersHint,
     /// A hint from the store about a watched lease. It may be missing, repeated, late or wrong.
     Hint {
         /// The lease.
@@ -384,6 +438,8 @@ pub enum Reply {
     },
     /// To `Renew`, `Release` and `FinishTick`, definite: the record is not this owner's with this token.
     NotYours,
+    /// To `Leave`: the instance is not listed.
+    Left,
     /// To `Watch`: from now on no hint is missed without a [`Event::Resync`].
     Watching,
     /// To any command: it did not work out.
@@ -429,6 +485,12 @@ pub enum Misuse {
     /// No periodic job with this key was ever made by this node.
     #[error("{0} was never made by this node")]
     UnknownPeriodic(PeriodicKey),
+    /// No coordinator with this key was ever made by this node.
+    #[error("{0} was never made by this node")]
+    UnknownCoordinator(CoordinatorKey),
+    /// There is nobody to share work with before this instance has joined.
+    #[error("a coordinator needs the members of the fleet: join first")]
+    NotJoined,
     /// The lease of a periodic job lets one run at a time: [`Overlap::Allow`] contradicts it.
     #[error("runs under one lease can't overlap: allow it, or take the lease away")]
     OverlapUnderLease,

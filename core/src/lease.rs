@@ -334,8 +334,8 @@ impl<J: Jitter> Lease<J> {
             self.advance(now);
         }
         match event {
-            // A timer's affair.
-            Event::Timeout | Event::TimerRead { .. } => {}
+            // The affairs of other machines.
+            Event::Timeout | Event::TimerRead { .. } | Event::Present { .. } | Event::MembersHint => {}
             Event::Reply { id, reply } => self.reply(id.sequence, reply),
             Event::Hint { name: _, wake } => self.hint(wake),
             Event::Resync => self.hint(Wake::Free { chosen: false }),
@@ -536,7 +536,7 @@ impl<J: Jitter> Lease<J> {
             Reply::Renewed => attempt.kind == Kind::Renew,
             Reply::Released { .. } => attempt.kind == Kind::Release,
             Reply::NotYours => matches!(attempt.kind, Kind::Renew | Kind::Release),
-            Reply::Watching => false,
+            Reply::Watching | Reply::Left => false,
             Reply::Failed(_) => true,
         };
         if fits { Ok(()) } else { Err(Misuse::WrongReply { id, reply }) }

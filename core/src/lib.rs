@@ -6,9 +6,12 @@
 
 extern crate alloc;
 
+mod assign;
 mod command;
+mod coordinator;
 mod jitter;
 mod lease;
+mod member;
 #[cfg(feature = "model")]
 pub mod model;
 mod name;
@@ -27,14 +30,17 @@ mod timing;
 mod untracked;
 mod worker;
 
+pub use assign::{AnyAssigner, Assigner, Balanced, Digest, Primary};
 pub use command::{
     ClaimEnd, Command, Deadlines, Event, Exit, Failure, Misuse, Output, Reply, Stop, StopReason, Wake,
 };
+pub use coordinator::{CoordinatorOptions, DropReason, Rebalance};
 pub use jitter::{Jitter, SplitMix};
 pub use lease::{Lease, LeaseOptions, WaitLimit};
+pub use member::{Labels, Member, MemberOptions, Presence};
 pub use name::{
-    Acquisition, CommandId, Identity, Incarnation, JobName, LeaseKey, LeaseName, NameError, Owner,
-    PeriodicKey, TimerKey, TimerName, Token, WorkerKey,
+    Acquisition, CommandId, CoordinatorKey, Identity, Incarnation, JobName, LeaseKey, LeaseName, NameError,
+    Owner, PeriodicKey, TimerKey, TimerName, Token, WorkerKey,
 };
 pub use node::{Counters, Node};
 pub use notice::{AcquireFailure, LossReason, Notice, ReleaseOutcome};

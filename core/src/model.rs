@@ -12,7 +12,9 @@
 use core::time::Duration;
 
 use crate::command::{Command, Reply, Wake};
-use crate::name::{Acquisition, CommandId, Identity, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::name::{
+    Acquisition, CommandId, CoordinatorKey, Identity, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey,
+};
 use crate::notice::AcquireFailure;
 use crate::schedule::Tick;
 use crate::time::{Instant, Timestamp};
@@ -60,7 +62,8 @@ pub trait Visitor {
     fn tick(&mut self, tick: &mut Tick);
     /// The number of a tick.
     fn tick_number(&mut self, n: &mut u64);
-    /// The revision of a timer's record. The machines only hand it back.
+    /// The revision of a timer's record, or the version of a view of the members. The machines only hand it back, and
+    /// ask which of two versions is the higher.
     fn revision(&mut self, revision: &mut u64);
     /// What the store's clock said somewhere between these two instants. From it follows what the clock says now, give
     /// or take what the clocks drift.
@@ -123,6 +126,14 @@ impl TimerKey {
 }
 
 impl PeriodicKey {
+    /// Shows the number of the machine.
+    pub fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self(machine) = self;
+        visitor.machine(machine);
+    }
+}
+
+impl CoordinatorKey {
     /// Shows the number of the machine.
     pub fn visit(&mut self, visitor: &mut impl Visitor) {
         let Self(machine) = self;
@@ -210,6 +221,27 @@ impl Command {
                     visitor.token(token);
                 }
             }
+            Self::Heartbeat {
+                id,
+                sequence,
+                joined,
+                draining: _,
+                digests: _,
+                labels: _,
+                known,
+                ttl: _,
+                timeout: _,
+            } => {
+                visitor.sequence(id.machine, sequence);
+                id.visit(visitor);
+                if let Some(joined) = joined {
+                    visitor.store_time(joined);
+                }
+                if let Some(known) = known {
+                    visitor.revision(known);
+                }
+            }
+            Self::Leave { id, ttl: _, timeout: _ } => id.visit(visitor),
             Self::Watch { id, name: _ } => id.visit(visitor),
             Self::Unwatch { name: _ } => {}
             Self::StartWorkload { worker, lease, n, token, deadlines: _ } => {
@@ -237,6 +269,7 @@ impl Reply {
             | Self::TickTaken
             | Self::TickOverlaps
             | Self::NotYours
+            | Self::Left
             | Self::Watching
             | Self::Failed(_) => {}
         }
@@ -267,6 +300,7 @@ impl AcquireFailure {
             | Self::Refused
             | Self::GrantedTooLate
             | Self::GivenUp
+            | Self::Draining
             | Self::ShuttingDown => {}
         }
     }

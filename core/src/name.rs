@@ -211,6 +211,22 @@ impl Identity {
     pub fn owner(&self, n: Acquisition) -> Owner {
         Owner { identity: self.clone(), n }
     }
+
+    /// Reads what is written as `{instance}/{incarnation}`; `None` if it is no such text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (instance, incarnation) = text.rsplit_once('/')?;
+        let digits = incarnation.len() == 32 && incarnation.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let bits = u128::from_str_radix(incarnation, 16).ok().filter(|_| digits)?;
+        Self::new(instance, Incarnation(bits)).ok()
+    }
+}
+
+/// `{instance}/{incarnation}`.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.instance, self.incarnation)
+    }
 }
 
 /// Counts the acquisitions of a process: all attempts of one acquisition share the number, the next
@@ -247,7 +263,7 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}.{}", self.identity.instance, self.identity.incarnation, self.n)
+        write!(f, "{}.{}", self.identity, self.n)
     }
 }
 
@@ -321,6 +337,20 @@ impl fmt::Display for PeriodicKey {
         write!(f, "periodic {}", self.0)
     }
 }
+
+/// One coordinator within one [`Node`](crate::Node). Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CoordinatorKey(pub(crate) u64);
+
+impl fmt::Display for CoordinatorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "coordinator {}", self.0)
+    }
+}
+
+/// The membership of one [`Node`](crate::Node).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MemberKey(pub(crate) u64);
 
 /// The id of a command, to be handed back with its reply. Never reused within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,13 +10,15 @@ use crate::command::{Deadlines, Event, Exit, Misuse, Output, Reply};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, WaitLimit};
 use crate::name::{
-    Acquisition, CommandId, Identity, LeaseKey, LeaseName, Owner, PeriodicKey, TimerKey, TimerName, Token,
-    WorkerKey,
+    Acquisition, CommandId, CoordinatorKey, Identity, LeaseKey, LeaseName, MemberKey, Owner, PeriodicKey,
+    TimerKey, TimerName, Token, WorkerKey,
 };
 use crate::notice::{AcquireFailure, Notice};
 use crate::time::Instant;
 use crate::untracked::Untracked;
 
+mod coordinators;
+mod members;
 #[cfg(feature = "model")]
 mod model;
 mod periodics;
@@ -26,6 +28,8 @@ mod tests;
 mod timers;
 mod workers;
 
+use coordinators::CoordinatorEntry;
+use members::{Drain, MemberEntry};
 use periodics::{Claim, PeriodicEntry};
 use slots::Slot;
 use timers::TimerEntry;
@@ -79,6 +83,9 @@ pub struct Node<J> {
     workers: BTreeMap<WorkerKey, WorkerEntry<J>>,
     timers: BTreeMap<TimerKey, TimerEntry<J>>,
     periodics: BTreeMap<PeriodicKey, PeriodicEntry>,
+    member: Option<(MemberKey, MemberEntry<J>)>,
+    coordinators: BTreeMap<CoordinatorKey, CoordinatorEntry>,
+    drain: Drain,
     deadlines: BTreeSet<(Instant, Machine)>,
     /// Machines with outputs, each once.
     ready: VecDeque<Machine>,
@@ -100,6 +107,8 @@ enum Machine {
     Lease(LeaseKey),
     Worker(WorkerKey),
     Timer(TimerKey),
+    Member,
+    Coordinator(CoordinatorKey),
 }
 
 /// What a lease stands for at the store.
@@ -136,6 +145,9 @@ impl<J: Jitter> Node<J> {
             workers: BTreeMap::new(),
             timers: BTreeMap::new(),
             periodics: BTreeMap::new(),
+            member: None,
+            coordinators: BTreeMap::new(),
+            drain: Drain::default(),
             names: BTreeMap::new(),
             slots: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -165,7 +177,12 @@ impl<J: Jitter> Node<J> {
             return Err(Misuse::ShuttingDown);
         }
         self.clamp(now);
-        Ok(self.enter(name, options, None))
+        let key = self.enter(name, options, None);
+        if self.drain.on {
+            self.refuse(key, AcquireFailure::Draining);
+            self.settle(key);
+        }
+        Ok(key)
     }
 
     fn enter(&mut self, name: LeaseName, options: LeaseOptions, worker: Option<WorkerKey>) -> LeaseKey {
@@ -222,6 +239,7 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
+        self.end_coordinators();
         self.end_timers();
         self.drain_workers();
         // The last ones first: whoever queues must not come to its turn only because those before it have left.
@@ -233,6 +251,7 @@ impl<J: Jitter> Node<J> {
                 self.settle(key);
             }
         }
+        self.drain_for_good();
     }
 
     /// Takes an event in. Legal at any time, also with outputs waiting; O(log n).
@@ -245,6 +264,11 @@ impl<J: Jitter> Node<J> {
             Event::Timeout => self.clamp(now),
             Event::Reply { id, reply } => self.reply(now, id, reply)?,
             Event::TimerRead { id, view, at } => self.timer_read(now, id, view, at)?,
+            Event::Present { id, presence } => self.present(now, id, presence)?,
+            Event::MembersHint => {
+                self.clamp(now);
+                self.members_hinted();
+            }
             Event::Hint { name, wake } => {
                 self.clamp(now);
                 if let Some(key) = self.names.get(&name).and_then(|slot| self.slots[slot].active)
@@ -257,6 +281,7 @@ impl<J: Jitter> Node<J> {
             Event::Resync => {
                 self.clamp(now);
                 self.resync_from = Some(0);
+                self.members_hinted();
             }
             Event::WorkloadExited { lease, exit } => {
                 self.with(now, lease, |_, _| {})?;
@@ -277,6 +302,9 @@ impl<J: Jitter> Node<J> {
                     Machine::Lease(key) => self.poll_lease(key),
                     Machine::Worker(key) => self.poll_worker(key),
                     Machine::Timer(key) => self.poll_timer(key),
+                    Machine::Member => self.poll_member(),
+                    // It has no outputs of its own.
+                    Machine::Coordinator(_) => None,
                 };
                 match output {
                     Some(output) => return output,
@@ -286,6 +314,10 @@ impl<J: Jitter> Node<J> {
             match self.deadlines.first() {
                 Some(&(deadline, Machine::Worker(key))) if deadline <= self.now => self.worker_due(key),
                 Some(&(deadline, Machine::Timer(key))) if deadline <= self.now => self.timer_due(key),
+                Some(&(deadline, Machine::Member)) if deadline <= self.now => self.member_due(),
+                Some(&(deadline, Machine::Coordinator(key))) if deadline <= self.now => {
+                    self.coordinator_due(key);
+                }
                 Some(&(deadline, Machine::Lease(key))) if deadline <= self.now => {
                     let verdict = self.verdict_before(key);
                     if let Some(entry) = self.leases.get_mut(&key) {
@@ -293,10 +325,15 @@ impl<J: Jitter> Node<J> {
                     }
                     self.settle(key);
                 }
-                next => match self.resync_from {
-                    Some(from) => self.resync_one(from),
-                    None => return Output::Wait(next.map(|&(deadline, _)| deadline)),
-                },
+                next => {
+                    let wait = Output::Wait(next.map(|&(deadline, _)| deadline));
+                    let resync_from = self.resync_from;
+                    match resync_from {
+                        Some(from) => self.resync_one(from),
+                        None if !self.leave_if_last() => return self.drained().unwrap_or(wait),
+                        None => {}
+                    }
+                }
             }
         }
     }
@@ -344,10 +381,12 @@ impl<J: Jitter> Node<J> {
         self.counters.0
     }
 
-    /// How many holds, candidacies, workers, timers and periodic jobs there are, those included that are about to end.
+    /// How many holds, candidacies, workers, timers, periodic jobs and coordinators there are, those included that are
+    /// about to end; the membership counts as one.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.leases.len() + self.workers.len() + self.timers.len() + self.periodics.len()
+        let machines = self.leases.len() + self.workers.len() + self.timers.len() + self.periodics.len();
+        machines + self.coordinators.len() + usize::from(self.member.is_some())
     }
 
     /// Whether there are none.
@@ -394,11 +433,15 @@ impl<J: Jitter> Node<J> {
         if !self.was_made(id.machine)
             || self.workers.contains_key(&WorkerKey(id.machine))
             || self.periodics.contains_key(&PeriodicKey(id.machine))
+            || self.coordinators.contains_key(&CoordinatorKey(id.machine))
         {
             return Err(Misuse::UnknownCommand(id));
         }
         if self.timers.contains_key(&TimerKey(id.machine)) {
             return self.timer_failed(now, id, reply);
+        }
+        if self.is_member(id.machine) {
+            return self.member_reply(now, id, reply);
         }
         if self.slots.contains_key(&id.machine) {
             return self.watch_reply(now, id, reply);

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use crate::command::{Deadlines, Failure};
-use crate::name::{Acquisition, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey};
+use crate::coordinator::DropReason;
+use crate::name::{Acquisition, CoordinatorKey, LeaseKey, PeriodicKey, TimerKey, Token, WorkerKey};
 use crate::schedule::AnySchedule;
-use crate::time::Instant;
+use crate::time::{Instant, Timestamp};
 use crate::timer::{DueTick, TickMiss, TimerEnd};
 
 /// Something that the application should know.
@@ -194,6 +195,56 @@ pub enum Notice {
         /// Why.
         why: TimerEnd,
     },
+    /// The store has answered the first heartbeat: this instance is listed.
+    Joined {
+        /// When it joined, by the store's wall clock.
+        joined: Timestamp,
+    },
+    /// The members, or what they say of themselves, are not what they were; see [`Node::members`](crate::Node::members).
+    MembersChanged {
+        /// The version of the view.
+        version: u64,
+        /// How many members there are, this instance included.
+        count: usize,
+    },
+    /// A heartbeat failed or was not answered in time; it is tried again. Reported at the first failure in a row.
+    HeartbeatFailed {
+        /// What is known of the failed request.
+        failure: Failure,
+    },
+    /// This instance is not a member any more.
+    Left,
+    /// This instance drains from now on.
+    Draining {
+        /// Whether an operator wants it, and the program does not.
+        by_operator: bool,
+    },
+    /// This instance drains, and holds nothing any more.
+    Drained,
+    /// The drain was taken back: work is taken again.
+    Resumed,
+    /// A workload belongs to this instance from now on. What its worker and its leases say is told by notices about
+    /// them.
+    WorkloadAssigned {
+        /// The coordinator.
+        coordinator: CoordinatorKey,
+        /// The worker that was made for it; [`Node::worker_name`](crate::Node::worker_name) gives the workload.
+        worker: WorkerKey,
+    },
+    /// A workload does not belong to this instance any more; its worker ends.
+    WorkloadDropped {
+        /// The coordinator.
+        coordinator: CoordinatorKey,
+        /// The worker.
+        worker: WorkerKey,
+        /// Why.
+        why: DropReason,
+    },
+    /// The coordinator has nothing running and starts nothing any more.
+    CoordinatorEnded {
+        /// The coordinator.
+        coordinator: CoordinatorKey,
+    },
 }
 
 impl Notice {
@@ -224,7 +275,17 @@ impl Notice {
             | Self::TimerRetrying { .. }
             | Self::TimerEnded { .. }
             | Self::TickSkipped { .. }
-            | Self::PeriodicEnded { .. } => None,
+            | Self::PeriodicEnded { .. }
+            | Self::Joined { .. }
+            | Self::MembersChanged { .. }
+            | Self::HeartbeatFailed { .. }
+            | Self::Left
+            | Self::Draining { .. }
+            | Self::Drained
+            | Self::Resumed
+            | Self::WorkloadAssigned { .. }
+            | Self::WorkloadDropped { .. }
+            | Self::CoordinatorEnded { .. } => None,
         }
     }
 }
@@ -267,6 +328,8 @@ pub enum AcquireFailure {
     GrantedTooLate,
     /// The candidacy was given up by the application.
     GivenUp,
+    /// The instance drains.
+    Draining,
     /// The node is shutting down.
     ShuttingDown,
 }

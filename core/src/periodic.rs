@@ -245,6 +245,7 @@ impl Periodic {
             AcquireFailure::TickTaken | AcquireFailure::GivenUp | AcquireFailure::ShuttingDown => {
                 Refused::NotOurs
             }
+            AcquireFailure::Draining => Refused::Missed(TickMiss::Draining),
             AcquireFailure::TickOverlaps => Refused::Missed(TickMiss::Overlap),
             AcquireFailure::Busy if of_lease => Refused::Missed(TickMiss::Overlap),
             // Its run goes on elsewhere.
@@ -276,6 +277,12 @@ impl Periodic {
 
     pub(crate) fn skipped(&self, tick: u64, why: TickMiss) -> Notice {
         Notice::TickSkipped { periodic: self.key, tick, why }
+    }
+
+    /// What waits to be claimed is not claimed here; returns what is to be told of it.
+    pub(crate) fn pass_over(&mut self) -> Vec<Notice> {
+        let passed: Vec<_> = self.pending.drain(..).collect();
+        passed.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Draining)).collect()
     }
 
     /// Claims nothing any more.

@@ -77,6 +77,16 @@ bugs! {
     FinishedAsNotStarted,
     /// A timer whose clock has stepped back is not based anew.
     NotRebased,
+    /// A member counts for the plan from its first heartbeat on.
+    NoHoldDown,
+    /// Members count for each other whatever they say that they share out.
+    DigestIgnored,
+    /// An instance that drains counts for the plan, and starts what belongs to it.
+    AssignedWhileDraining,
+    /// An instance that has left says that it is there.
+    BeatsAfterLeave,
+    /// An instance that shuts down leaves before its work has ended.
+    LeavesFirst,
 }
 
 /// Plants a bug into all machines of this process, in place of the one before; `None` takes it out again.

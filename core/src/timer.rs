@@ -96,6 +96,8 @@ pub enum TickMiss {
     Refused,
     /// It was claimed here, and given back before its run began.
     GivenBack,
+    /// The instance drains; another may have run it.
+    Draining,
 }
 
 /// The machine of one timer; its states and transitions stand at the head of its source file.

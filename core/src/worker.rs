@@ -152,6 +152,8 @@ pub(crate) struct Worker<J> {
     /// There is one candidacy, and one run at most.
     once: bool,
     draining: bool,
+    /// Nothing is started until it goes on.
+    paused: bool,
     /// Failures in a row.
     failures: u32,
     output: VecDeque<Output>,
@@ -208,6 +210,7 @@ impl<J: Jitter> Worker<J> {
             state: State::Resting(Resting { until: now }),
             once: false,
             draining: false,
+            paused: false,
             failures: 0,
             output: VecDeque::new(),
             jitter: Untracked(jitter),
@@ -226,7 +229,9 @@ impl<J: Jitter> Worker<J> {
     /// What the next candidacy asks for; `None` while there is one, or none is wanted yet.
     pub(crate) fn wants(&self, now: Instant) -> Option<LeaseOptions> {
         match &self.state {
-            State::Resting(Resting { until }) if *until <= now => Some(self.options.lease.clone()),
+            State::Resting(Resting { until }) if *until <= now && !self.paused => {
+                Some(self.options.lease.clone())
+            }
             State::Resting(_)
             | State::Campaigning(_)
             | State::Starting(_)
@@ -262,9 +267,13 @@ impl<J: Jitter> Worker<J> {
             | AcquireFailure::StoreRegressed { .. }
             | AcquireFailure::TickTaken
             | AcquireFailure::TickOverlaps
+            | AcquireFailure::Draining
             | AcquireFailure::GrantedTooLate => {
                 if self.draining || self.once {
                     return self.over();
+                }
+                if self.paused {
+                    return self.rest(now, 0);
                 }
                 self.failures = self.failures.saturating_add(1);
                 self.rest(now, self.failures);
@@ -358,6 +367,26 @@ impl<J: Jitter> Worker<J> {
         }
     }
 
+    /// Starts nothing until [`Worker::resume`]. Returns the lease that is to be drained, or given up.
+    pub(crate) fn pause(&mut self) -> Option<LeaseKey> {
+        self.paused = true;
+        match &self.state {
+            State::Resting(_) | State::Over => None,
+            State::Campaigning(Campaigning { lease })
+            | State::Starting(Starting { lease, .. })
+            | State::Running(Running { lease, .. }) => Some(*lease),
+        }
+    }
+
+    /// Goes on after a pause. Whoever rests does not rest longer than until now.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        if core::mem::replace(&mut self.paused, false)
+            && let State::Resting(resting) = &mut self.state
+        {
+            resting.until = resting.until.min(now);
+        }
+    }
+
     /// What is due is done, but for what the node does.
     pub(crate) fn timeout(&mut self, now: Instant) {
         if let State::Running(running) = &mut self.state
@@ -372,6 +401,7 @@ impl<J: Jitter> Worker<J> {
     /// When something is due. The end of time never comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let planned = match &self.state {
+            State::Resting(_) if self.paused => None,
             State::Resting(resting) => Some(resting.until),
             State::Running(running) => running.stuck_at,
             State::Campaigning(_) | State::Starting(_) | State::Over => None,

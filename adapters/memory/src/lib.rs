@@ -25,11 +25,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
-use tenure_store::core::{Instant, JobName, LeaseName, TimerName, Timestamp, Token};
+use tenure_store::core::{Identity, Instant, JobName, LeaseName, Presence, TimerName, Timestamp, Token};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Hints, JobRecord, LeaseRecord, Limits, Release, Released, Renew, Renewed,
-    RunRecord, RunReport, SimpleStore, StoreError, TimerAnswer, TimerEntry, TimerRequest, check_claim_floor,
-    check_floor,
+    Acquire, Acquired, DrainMark, Eviction, Heartbeat, Hints, JobRecord, LeaseRecord, Leave, Limits,
+    MemberEntry, Release, Released, Renew, Renewed, RunRecord, RunReport, SimpleStore, StoreError,
+    TimerAnswer, TimerEntry, TimerRequest, check_claim_floor, check_floor,
 };
 
 use crate::clock::Clocks;
@@ -208,6 +208,26 @@ impl SimpleStore for MemoryStore {
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
         Ok(self.now(|state| state.forget_job(&job)))
+    }
+
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<Presence, StoreError> {
+        self.limits().check_heartbeat(&beat)?;
+        let done = self.now(|state| state.fleet.beat(&beat, state.time()));
+        done.map(|(presence, _)| presence).map_err(|error| error.about(&beat.identity))
+    }
+
+    async fn leave(&self, leave: Leave) -> Result<(), StoreError> {
+        self.limits().check(&leave.clone().into())?;
+        self.now(|state| state.fleet.leave(&leave, state.time()));
+        Ok(())
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        Ok(self.now(|state| state.fleet.list(after.as_ref(), most, state.time())))
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        Ok(self.now(|state| state.fleet.mark(&mark, state.time()).0))
     }
 
     async fn close(&self) {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tenure_store::clock;
 use tenure_store::core::{Instant, JobName, LeaseName, Owner, TimerName, Timestamp, Token, Wake};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Holder, JobRecord, KeptRun, LeaseRecord, Metadata, Release, Released, Renew,
-    Renewed, RunRecord, RunReport, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
+    Acquire, Acquired, Eviction, Fleet, Holder, JobRecord, KeptRun, LeaseRecord, Metadata, Release, Released,
+    Renew, Renewed, RunRecord, RunReport, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord,
+    TimerRequest,
 };
 
 use crate::waiting::{HandleId, Waiting};
@@ -31,6 +32,7 @@ pub(crate) struct State {
     timers: BTreeMap<TimerName, TimerRecord>,
     /// The runs of each job, the latest first.
     jobs: BTreeMap<JobName, VecDeque<KeptRun>>,
+    pub(crate) fleet: Fleet,
     /// The latest time that was read: time does not go back, whatever the clock does.
     now: Instant,
     /// The wall clock, which may.
@@ -218,7 +220,7 @@ impl State {
         self.jobs.remove(job).is_some()
     }
 
-    const fn time(&self) -> StoreTime {
+    pub(crate) const fn time(&self) -> StoreTime {
         StoreTime { wall: self.wall, now: self.now }
     }
 

@@ -77,7 +77,7 @@ fn waiter(store: &MemoryStore, name: &LeaseName) -> (MemoryStore, Hints) {
 fn next_wake(hints: &mut Hints) -> Option<LeaseWake> {
     match hints.next().now_or_never()?? {
         Hint::Lease { wake, .. } => Some(wake),
-        Hint::Resync => panic!("nothing was missed"),
+        Hint::Members | Hint::Resync => panic!("nothing was missed"),
     }
 }
 

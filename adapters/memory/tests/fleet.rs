@@ -191,6 +191,8 @@ impl Instance {
             }
             Command::Watch { .. } => return Some(Event::Reply { id, reply: Reply::Watching }),
             Command::Acquire { .. }
+            | Command::Heartbeat { .. }
+            | Command::Leave { .. }
             | Command::Unwatch { .. }
             | Command::StartWorkload { .. }
             | Command::DrainWorkload { .. }

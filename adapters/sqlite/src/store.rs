@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::channel::oneshot;
-use tenure_core::{ConfigError, JobName, LeaseName, TimerName};
+use tenure_core::{ConfigError, Identity, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
-    StoreError, TimerEntry,
+    DrainMark, Eviction, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies, RunRecord,
+    RunReport, Store, StoreError, TimerEntry,
 };
 
 use crate::clock;
@@ -264,6 +264,14 @@ impl Store for SqliteStore {
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
         self.ask(|reply| Job::Forget(job, reply)).await
+    }
+
+    async fn members(&self, _: Option<Identity>, _: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        Err(StoreError::unsupported("this store keeps no members"))
+    }
+
+    async fn mark(&self, _: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        Err(StoreError::unsupported("this store keeps no members"))
     }
 
     async fn close(&self) {

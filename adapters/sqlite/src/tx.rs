@@ -60,6 +60,9 @@ impl Transaction<'_> {
             Operation::Renew(request) => Ok(Answer::Renew(self.renew(request)?)),
             Operation::Release(request) => Ok(Answer::Release(self.release(request)?)),
             Operation::Timer(request) => self.timer(request)?.map(Answer::Timer),
+            Operation::Heartbeat(_) | Operation::Leave(_) => {
+                Err(StoreError::unsupported("this store keeps no members"))
+            }
         };
         Ok(outcome.map_err(|error| error.about(operation.subject())))
     }
@@ -294,7 +297,7 @@ pub(crate) fn check(operation: &Operation, limits: &Limits) -> Result<(), StoreE
     match operation {
         Operation::Acquire(request) => check_floor(request, HIGHEST_FLOOR),
         Operation::Timer(request) => check_claim_floor(request, HIGHEST_FLOOR),
-        Operation::Renew(_) | Operation::Release(_) => Ok(()),
+        Operation::Renew(_) | Operation::Release(_) | Operation::Heartbeat(_) | Operation::Leave(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tenure_core::{AnySchedule, TimerChange, Token};
 
-use crate::{Acquire, Limits, Metadata, Operation, Renew, RunReport, StoreError, TimerAct, TimerRequest};
+use crate::{
+    Acquire, Heartbeat, Limits, Metadata, Operation, Renew, RunReport, StoreError, TimerAct, TimerRequest,
+};
 
 impl Limits {
     /// Refuses what no store of these limits takes: a TTL out of bounds, metadata that is too long. Adapters
@@ -17,6 +19,10 @@ impl Limits {
             Operation::Acquire(acquire) => self.check_acquire(acquire),
             Operation::Renew(renew) => self.check_renew(renew),
             Operation::Release(_) => Ok(()),
+            Operation::Heartbeat(heartbeat) => self.check_heartbeat(heartbeat),
+            Operation::Leave(leave) => {
+                self.check_ttl(leave.ttl).map_err(|error| error.about(&leave.identity))
+            }
             Operation::Timer(request) => self.check_timer(request),
         }
     }
@@ -42,6 +48,23 @@ impl Limits {
             TimerAct::Finish { .. } | TimerAct::Forget => Ok(()),
         };
         checked.map_err(|error| error.about(&request.name))
+    }
+
+    /// See [`Limits::check`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        let (digests, most) = (heartbeat.digests.len(), Heartbeat::MOST_DIGESTS);
+        let few = if digests > most {
+            let message =
+                format!("an instance takes part in at most {most} kinds of plans, not in {digests}");
+            Err(StoreError::rejected(message))
+        } else {
+            Ok(())
+        };
+        let checked = self.check_ttl(heartbeat.ttl).and_then(|()| heartbeat.metadata.check()).and(few);
+        checked.map_err(|error| error.about(&heartbeat.identity))
     }
 
     /// What every adapter refuses of the report of a run: a TTL out of bounds, a text that is too long.

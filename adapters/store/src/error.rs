@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tenure_core::{Failure, JobName, LeaseName, TimerName};
+use tenure_core::{Failure, Identity, JobName, LeaseName, TimerName};
 
 use crate::Subject;
 
@@ -55,6 +55,8 @@ pub enum Topic {
     Timer(TimerName),
     /// The records of this job.
     Job(JobName),
+    /// This member of the fleet.
+    Member(Identity),
 }
 
 impl From<&LeaseName> for Topic {
@@ -75,11 +77,18 @@ impl From<&JobName> for Topic {
     }
 }
 
+impl From<&Identity> for Topic {
+    fn from(identity: &Identity) -> Self {
+        Self::Member(identity.clone())
+    }
+}
+
 impl From<Subject<'_>> for Topic {
     fn from(subject: Subject<'_>) -> Self {
         match subject {
             Subject::Lease(name) => name.into(),
             Subject::Timer(name) => name.into(),
+            Subject::Member(identity) => identity.into(),
         }
     }
 }
@@ -92,6 +101,7 @@ impl fmt::Display for About<'_> {
             Some(Topic::Lease(name)) => write!(f, " (lease {name:?})"),
             Some(Topic::Timer(name)) => write!(f, " (timer {name:?})"),
             Some(Topic::Job(name)) => write!(f, " (job {name:?})"),
+            Some(Topic::Member(identity)) => write!(f, " (instance {:?})", identity.instance()),
             None => Ok(()),
         }
     }
@@ -128,7 +138,7 @@ impl StoreError {
         Self::new(StoreErrorKind::Unsupported, message)
     }
 
-    /// The same error, about this lease, timer or job.
+    /// The same error, about this lease, timer, job or member.
     #[must_use]
     pub fn about(mut self, topic: impl Into<Topic>) -> Self {
         self.topic = Some(topic.into());
@@ -140,7 +150,7 @@ impl StoreError {
     pub const fn lease(&self) -> Option<&LeaseName> {
         match &self.topic {
             Some(Topic::Lease(name)) => Some(name),
-            Some(Topic::Timer(_) | Topic::Job(_)) | None => None,
+            Some(Topic::Timer(_) | Topic::Job(_) | Topic::Member(_)) | None => None,
         }
     }
 

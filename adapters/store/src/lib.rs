@@ -173,6 +173,7 @@ pub mod clock;
 pub mod conformance;
 mod error;
 mod job;
+mod member;
 mod operation;
 mod replies;
 mod timer;
@@ -181,6 +182,7 @@ mod traits;
 pub use check::{check_claim_floor, check_floor};
 pub use error::{StoreError, StoreErrorKind, Topic};
 pub use job::{JobRecord, KeptRun, RunOutcome, RunRecord, RunReport, RunState};
+pub use member::{Changed, DrainMark, Fleet, Heartbeat, Leave, MemberEntry, MemberRecord, next_version};
 pub use operation::{
     Acquire, Acquired, Answer, Eviction, Holder, LeaseRecord, Metadata, Operation, Outcome, Release,
     Released, Renew, Renewed, Subject,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tenure_core::{CommandId, Event, Failure, LeaseName, Owner, Reply, TimerName, Token};
+use tenure_core::{CommandId, Event, Failure, Identity, LeaseName, Owner, Presence, Reply, TimerName, Token};
 
-use crate::{StoreError, TimerAnswer, TimerRequest};
+use crate::{Heartbeat, Leave, StoreError, TimerAnswer, TimerRequest};
 
 /// Take a lease if it is free, or confirm it if this very owner has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,10 @@ pub enum Operation {
     Release(Release),
     /// See [`TimerRequest`].
     Timer(TimerRequest),
+    /// See [`Heartbeat`].
+    Heartbeat(Heartbeat),
+    /// See [`Leave`].
+    Leave(Leave),
 }
 
 /// What an operation is about. Operations on the same subject keep their order.
@@ -76,6 +80,8 @@ pub enum Subject<'a> {
     Lease(&'a LeaseName),
     /// A timer and its claims.
     Timer(&'a TimerName),
+    /// A member of the fleet.
+    Member(&'a Identity),
 }
 
 impl Operation {
@@ -87,6 +93,8 @@ impl Operation {
             Self::Renew(renew) => Subject::Lease(&renew.name),
             Self::Release(release) => Subject::Lease(&release.name),
             Self::Timer(request) => Subject::Timer(&request.name),
+            Self::Heartbeat(heartbeat) => Subject::Member(&heartbeat.identity),
+            Self::Leave(leave) => Subject::Member(&leave.identity),
         }
     }
 
@@ -98,6 +106,8 @@ impl Operation {
             Self::Renew(renew) => renew.timeout,
             Self::Release(release) => release.timeout,
             Self::Timer(request) => request.timeout,
+            Self::Heartbeat(heartbeat) => heartbeat.timeout,
+            Self::Leave(leave) => leave.timeout,
         }
     }
 }
@@ -117,6 +127,18 @@ impl From<Renew> for Operation {
 impl From<TimerRequest> for Operation {
     fn from(request: TimerRequest) -> Self {
         Self::Timer(request)
+    }
+}
+
+impl From<Heartbeat> for Operation {
+    fn from(heartbeat: Heartbeat) -> Self {
+        Self::Heartbeat(heartbeat)
+    }
+}
+
+impl From<Leave> for Operation {
+    fn from(leave: Leave) -> Self {
+        Self::Leave(leave)
     }
 }
 
@@ -171,6 +193,10 @@ pub enum Answer {
     Release(Released),
     /// To [`Operation::Timer`].
     Timer(TimerAnswer),
+    /// To [`Operation::Heartbeat`].
+    Heartbeat(Presence),
+    /// To [`Operation::Leave`]: the instance is not listed.
+    Leave,
 }
 
 impl Answer {
@@ -202,6 +228,8 @@ impl Answer {
             Self::Timer(TimerAnswer::Read { view, at }) => {
                 return Event::TimerRead { id, view: view.clone(), at: *at };
             }
+            Self::Heartbeat(presence) => return Event::Present { id, presence: presence.clone() },
+            Self::Leave => Reply::Left,
         };
         Event::Reply { id, reply }
     }

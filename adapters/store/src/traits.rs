@@ -5,12 +5,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, FuturesUnordered, StreamExt};
-use tenure_core::{JobName, LeaseName, StoreClock, TimerName, Wake};
+use tenure_core::{Identity, JobName, LeaseName, Presence, StoreClock, TimerName, Wake};
 
 use crate::{
-    Acquire, Acquired, Answer, Eviction, JobRecord, LeaseRecord, Operation, Outcome, Release, Released,
-    Renew, Renewed, Replies, RunRecord, RunReport, StoreError, Subject, TimerAnswer, TimerEntry,
-    TimerRequest,
+    Acquire, Acquired, Answer, DrainMark, Eviction, Heartbeat, JobRecord, LeaseRecord, Leave, MemberEntry,
+    Operation, Outcome, Release, Released, Renew, Renewed, Replies, RunRecord, RunReport, StoreError,
+    Subject, TimerAnswer, TimerEntry, TimerRequest,
 };
 
 /// What a store can do.
@@ -59,6 +59,9 @@ pub enum Hint {
         /// What seems to have happened.
         wake: Wake,
     },
+    /// The members of the fleet, or what they say of themselves, seem to have changed. Every handle that has sent a
+    /// heartbeat gets it; it need not watch anything.
+    Members,
     /// Hints may have been missed: every waiter should look for itself.
     Resync,
 }
@@ -318,6 +321,37 @@ pub trait SimpleStore: Send + Sync + 'static {
         async move { Err(StoreError::unsupported(format!("this store keeps no records of jobs: {job}"))) }
     }
 
+    /// See [`Heartbeat`]. [`MemberRecord`](crate::MemberRecord) says what it does, and the front page of the crate when
+    /// the version of the view rises.
+    fn heartbeat(&self, beat: Heartbeat) -> impl Future<Output = Result<Presence, StoreError>> + Send {
+        async move { Err(StoreError::unsupported("this store keeps no members").about(&beat.identity)) }
+    }
+
+    /// See [`Leave`].
+    fn leave(&self, leave: Leave) -> impl Future<Output = Result<(), StoreError>> + Send {
+        async move { Err(StoreError::unsupported("this store keeps no members").about(&leave.identity)) }
+    }
+
+    /// The members that are listed now: at most `most`, those after `after`, sorted by identity.
+    fn members(
+        &self,
+        after: Option<Identity>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<MemberEntry>, StoreError>> + Send {
+        async move {
+            let _page = (after, most);
+            Err(StoreError::unsupported("this store keeps no members"))
+        }
+    }
+
+    /// Marks the listed members that this concerns to drain, or no longer; tells who they are.
+    fn mark(&self, mark: DrainMark) -> impl Future<Output = Result<Vec<Identity>, StoreError>> + Send {
+        async move {
+            let message = format!("this store keeps no members: {}", mark.instance);
+            Err(StoreError::unsupported(message))
+        }
+    }
+
     /// Ends what the handle has open, before the program ends. Nothing is called after it.
     fn close(&self) -> impl Future<Output = ()> + Send {
         async {}
@@ -389,6 +423,16 @@ pub trait Store: Send + Sync + 'static {
     /// See [`SimpleStore::forget_job`].
     fn forget_job(&self, job: JobName) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
+    /// See [`SimpleStore::members`].
+    fn members(
+        &self,
+        after: Option<Identity>,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<MemberEntry>, StoreError>> + Send;
+
+    /// See [`SimpleStore::mark`].
+    fn mark(&self, mark: DrainMark) -> impl Future<Output = Result<Vec<Identity>, StoreError>> + Send;
+
     /// See [`SimpleStore::close`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
@@ -456,6 +500,14 @@ impl<S: SimpleStore> Store for S {
         SimpleStore::forget_job(self, job).await
     }
 
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        SimpleStore::members(self, after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        SimpleStore::mark(self, mark).await
+    }
+
     async fn close(&self) {
         SimpleStore::close(self).await;
     }
@@ -496,6 +548,8 @@ async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize
         Operation::Renew(request) => store.renew(request).await.map(Answer::Renew),
         Operation::Release(request) => store.release(request).await.map(Answer::Release),
         Operation::Timer(request) => store.timer(request).await.map(Answer::Timer),
+        Operation::Heartbeat(beat) => store.heartbeat(beat).await.map(Answer::Heartbeat),
+        Operation::Leave(leave) => store.leave(leave).await.map(|()| Answer::Leave),
     };
     Some((index, outcome, queue))
 }

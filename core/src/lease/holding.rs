@@ -1,5 +1,7 @@
 //! The part of the machine in which the lease is held: renewing, fencing, stopping, losing.
 
+use core::time::Duration;
+
 use super::{
     Attempt, Command, Deadlines, Held, Hold, Instant, Jitter, Kind, Lease, LossReason, Lost, Notice, Renewal,
     Reply, State, Stop, StopReason, Stopping, Token,
@@ -30,8 +32,17 @@ impl<J: Jitter> Lease<J> {
 
     /// Like [`Lease::drain`], without a grace: the work is stopped hard at once.
     pub fn stop_now(&mut self, now: Instant) {
+        self.drain_within(now, Duration::ZERO);
+    }
+
+    /// Like [`Lease::drain`], with no more of a grace than the stop budget.
+    pub fn stop_soon(&mut self, now: Instant) {
+        self.drain_within(now, self.options.timing.stop_budget());
+    }
+
+    fn drain_within(&mut self, now: Instant, limit: Duration) {
         self.drain(now);
-        self.update(|stopping| stopping.hard_at = stopping.hard_at.map(|at| at.min(now)));
+        self.update(|stopping| stopping.hard_at = stopping.hard_at.map(|at| at.min(now + limit)));
         self.advance(now);
     }
 

@@ -4,11 +4,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem::take;
 
+use super::coordinators::CoordinatorEntry;
+use super::members::MemberEntry;
 use super::periodics::{Claim, PeriodicEntry};
 use super::slots::{Slot, Watch};
 use super::timers::TimerEntry;
 use super::{Entry, Jitter, Machine, Node, Place};
 use crate::model::Visitor;
+use crate::name::MemberKey;
 
 impl<J: Jitter> Node<J> {
     /// Shows all that would keep this state from being recognised. Everything must have been polled.
@@ -22,6 +25,9 @@ impl<J: Jitter> Node<J> {
             workers,
             timers,
             periodics,
+            member,
+            coordinators,
+            drain: _,
             names,
             slots,
             deadlines,
@@ -65,6 +71,19 @@ impl<J: Jitter> Node<J> {
             key.visit(visitor);
             key
         });
+        rekey(coordinators, |key, entry| {
+            entry.visit(visitor);
+            let mut key = *key;
+            key.visit(visitor);
+            key
+        });
+        if let Some((MemberKey(number), MemberEntry { membership, deadline, ready: _ })) = member {
+            membership.visit(visitor);
+            if let Some(deadline) = deadline {
+                visitor.deadline(deadline);
+            }
+            visitor.machine(number);
+        }
         rekey(slots, |&number, slot| {
             slot.visit(visitor, number);
             renumbered(visitor, number)
@@ -75,6 +94,8 @@ impl<J: Jitter> Node<J> {
                 Machine::Lease(key) => key.visit(visitor),
                 Machine::Worker(key) => key.visit(visitor),
                 Machine::Timer(key) => key.visit(visitor),
+                Machine::Coordinator(key) => key.visit(visitor),
+                Machine::Member => {}
             }
             (at, machine)
         });
@@ -112,6 +133,16 @@ impl<J: Jitter> TimerEntry<J> {
         if let Some(periodic) = periodic {
             periodic.visit(visitor);
         }
+        if let Some(deadline) = deadline {
+            visitor.deadline(deadline);
+        }
+    }
+}
+
+impl CoordinatorEntry {
+    fn visit(&mut self, visitor: &mut impl Visitor) {
+        let Self { coordinator, deadline } = self;
+        coordinator.visit(visitor);
         if let Some(deadline) = deadline {
             visitor.deadline(deadline);
         }

@@ -6,7 +6,7 @@ use super::{Node, Place};
 use crate::command::{ClaimEnd, Command, Exit, Misuse, Output};
 use crate::jitter::Jitter;
 use crate::lease::{Lease, LeaseOptions, Phase, WaitLimit};
-use crate::name::{LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
+use crate::name::{CoordinatorKey, LeaseKey, PeriodicKey, TimerKey, TimerName, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Refused, Run};
 use crate::planted::{Bug, planted};
@@ -124,7 +124,26 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.periodics.get_mut(&key) else { return };
         let dropped = entry.periodic.ticked(self.now, due);
         self.output.extend(dropped.into_iter().map(Output::Notice));
+        if self.drain.on {
+            self.pass_over(key);
+        }
         self.go_on(key);
+    }
+
+    /// While the instance drains, what waits is not claimed here.
+    fn pass_over(&mut self, key: PeriodicKey) {
+        if let Some(entry) = self.periodics.get_mut(&key) {
+            let passed = entry.periodic.pass_over();
+            self.output.extend(passed.into_iter().map(Output::Notice));
+        }
+    }
+
+    /// Likewise, for all jobs.
+    pub(super) fn drain_pending(&mut self) {
+        let jobs: Vec<_> = self.periodics.keys().copied().collect();
+        for job in jobs {
+            self.pass_over(job);
+        }
     }
 
     /// Claims what may be claimed now. A candidate that waits in vain makes room for it.
@@ -201,7 +220,7 @@ impl<J: Jitter> Node<J> {
     /// Ticks that others have claimed and not finished, where they may be tried again.
     pub(super) fn watch_unfinished(&mut self, key: PeriodicKey) {
         let Some(entry) = self.periodics.get(&key) else { return };
-        if !entry.periodic.watches() || entry.periodic.is_ending() {
+        if !entry.periodic.watches() || entry.periodic.is_ending() || self.drain.on {
             return;
         }
         let Some(timer) = self.timers.get(&entry.periodic.timer) else { return };
@@ -520,6 +539,8 @@ impl<J: Jitter> Node<J> {
             || self.slots.contains_key(&machine)
             || self.timers.contains_key(&TimerKey(machine))
             || self.periodics.contains_key(&PeriodicKey(machine))
+            || self.coordinators.contains_key(&CoordinatorKey(machine))
+            || self.is_member(machine)
     }
 }
 

@@ -179,6 +179,7 @@ impl<J: Jitter> Node<J> {
             | Reply::Released { .. }
             | Reply::TickTaken
             | Reply::TickOverlaps
+            | Reply::Left
             | Reply::NotYours => {
                 return Err(Misuse::WrongReply { id, reply });
             }

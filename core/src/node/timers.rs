@@ -130,7 +130,7 @@ impl<J: Jitter> Node<J> {
     ) -> Result<(), Misuse> {
         let key = TimerKey(id.machine);
         let Some(entry) = self.timers.get_mut(&key) else {
-            return self.late_timer_answer(now, id);
+            return self.late_answer(now, id);
         };
         entry.timer.check(id)?;
         let used = entry.timer.read(self.now.max(now), id, view, at);
@@ -157,8 +157,8 @@ impl<J: Jitter> Node<J> {
         Ok(())
     }
 
-    /// An answer to a timer that has ended; to anything else it is no answer.
-    fn late_timer_answer(&mut self, now: Instant, id: CommandId) -> Result<(), Misuse> {
+    /// An answer to a timer or membership that has ended; to anything else it is no answer.
+    pub(super) fn late_answer(&mut self, now: Instant, id: CommandId) -> Result<(), Misuse> {
         if !self.was_made(id.machine) || self.lives(id.machine) {
             return Err(Misuse::UnknownCommand(id));
         }

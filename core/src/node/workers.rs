@@ -4,7 +4,7 @@ use super::{Entry, Machine, Node, move_deadline};
 use crate::command::{Command, Event, Exit, Misuse, Output, Stop};
 use crate::jitter::Jitter;
 use crate::lease::Lease;
-use crate::name::{Acquisition, LeaseKey, LeaseName, PeriodicKey, Token, WorkerKey};
+use crate::name::{Acquisition, CoordinatorKey, LeaseKey, LeaseName, PeriodicKey, Token, WorkerKey};
 use crate::notice::Notice;
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
@@ -12,8 +12,8 @@ use crate::worker::{Worker, WorkerOptions};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkerEntry<J> {
-    worker: Worker<J>,
-    what: What,
+    pub(super) worker: Worker<J>,
+    pub(super) what: What,
     /// Where it stands among the deadlines.
     deadline: Option<Instant>,
     /// Whether it stands among the ready.
@@ -22,19 +22,29 @@ pub(super) struct WorkerEntry<J> {
 
 /// What a worker is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum What {
+pub(super) enum What {
     /// The runs under the lease of this name, one after the other.
     Lease(LeaseName),
     /// One run of a periodic job.
     Run(PeriodicKey),
+    /// The runs of a workload of this coordinator.
+    Share(CoordinatorKey, LeaseName),
 }
 
 impl<J> WorkerEntry<J> {
     /// The job whose run it is.
     pub(super) fn run(&self) -> Option<PeriodicKey> {
         match &self.what {
-            What::Lease(_) => None,
+            What::Lease(_) | What::Share(..) => None,
             What::Run(periodic) => Some(*periodic),
+        }
+    }
+
+    /// The name of its lease.
+    fn name(&self) -> Option<&LeaseName> {
+        match &self.what {
+            What::Lease(name) | What::Share(_, name) => Some(name),
+            What::Run(_) => None,
         }
     }
 }
@@ -44,8 +54,10 @@ impl<J: Jitter> WorkerEntry<J> {
     pub(super) fn visit(&mut self, visitor: &mut impl crate::model::Visitor) {
         let Self { worker, what, deadline, ready: _ } = self;
         worker.visit(visitor);
-        if let What::Run(periodic) = what {
-            periodic.visit(visitor);
+        match what {
+            What::Lease(_) => {}
+            What::Run(periodic) => periodic.visit(visitor),
+            What::Share(coordinator, _) => coordinator.visit(visitor),
         }
         if let Some(deadline) = deadline {
             visitor.deadline(deadline);
@@ -81,12 +93,15 @@ impl<J: Jitter> Node<J> {
         }
         self.clamp(now);
         let key = WorkerKey(self.next_machine());
-        let worker = Worker::new(self.now, key, options, self.jitter.0.fork());
+        let mut worker = Worker::new(self.now, key, options, self.jitter.0.fork());
+        if self.drain.on {
+            worker.pause();
+        }
         self.enter_worker(key, worker, What::Lease(name));
         Ok(key)
     }
 
-    fn enter_worker(&mut self, key: WorkerKey, worker: Worker<J>, what: What) {
+    pub(super) fn enter_worker(&mut self, key: WorkerKey, worker: Worker<J>, what: What) {
         self.workers.insert(key, WorkerEntry { worker, what, deadline: None, ready: false });
         self.settle_worker(key);
     }
@@ -123,13 +138,10 @@ impl<J: Jitter> Node<J> {
     /// The name of a worker's lease; `None` for a run of a periodic job, and once [`Notice::WorkerEnded`] was polled.
     #[must_use]
     pub fn worker_name(&self, worker: WorkerKey) -> Option<&LeaseName> {
-        match &self.workers.get(&worker)?.what {
-            What::Lease(name) => Some(name),
-            What::Run(_) => None,
-        }
+        self.workers.get(&worker)?.name()
     }
 
-    fn end_worker(
+    pub(super) fn end_worker(
         &mut self,
         now: Instant,
         key: WorkerKey,
@@ -164,7 +176,7 @@ impl<J: Jitter> Node<J> {
     }
 
     /// The deadline and the readiness of one worker.
-    fn settle_worker(&mut self, key: WorkerKey) {
+    pub(super) fn settle_worker(&mut self, key: WorkerKey) {
         let Some(entry) = self.workers.get_mut(&key) else { return };
         move_deadline(
             &mut self.deadlines,
@@ -182,7 +194,7 @@ impl<J: Jitter> Node<J> {
     pub(super) fn worker_due(&mut self, key: WorkerKey) {
         let Some(entry) = self.workers.get_mut(&key) else { return };
         entry.worker.timeout(self.now);
-        if let What::Lease(name) = &entry.what
+        if let Some(name) = entry.name()
             && let Some(options) = entry.worker.wants(self.now)
         {
             let name = name.clone();
@@ -218,9 +230,12 @@ impl<J: Jitter> Node<J> {
         }
         if output == Some(Output::Notice(Notice::WorkerEnded { worker: key }))
             && let Some(entry) = self.workers.remove(&key)
-            && let Some(periodic) = entry.run()
         {
-            self.run_over(periodic, key);
+            match entry.what {
+                What::Lease(_) => {}
+                What::Run(periodic) => self.run_over(periodic, key),
+                What::Share(coordinator, name) => self.share_ended(coordinator, &name, key),
+            }
         }
         if let Some(Output::Command(Command::StartWorkload { .. })) = output
             && let Some(periodic) = self.workers.get(&key).and_then(WorkerEntry::run)

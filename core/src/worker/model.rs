@@ -5,7 +5,7 @@ use crate::model::Visitor;
 
 impl<J: Jitter> Worker<J> {
     pub(crate) fn visit(&mut self, visitor: &mut impl Visitor) {
-        let Self { key, options, state, once: _, draining: _, failures, output, jitter: _ } = self;
+        let Self { key, options, state, once: _, draining: _, paused: _, failures, output, jitter: _ } = self;
         debug_assert!(output.is_empty(), "outputs hide what they carry");
         key.visit(visitor);
         state.visit(visitor);

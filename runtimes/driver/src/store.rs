@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tenure_core::{JobName, LeaseName, TimerName};
+use tenure_core::{Identity, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
-    StoreError, TimerEntry,
+    DrainMark, Eviction, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies, RunRecord,
+    RunReport, Store, StoreError, TimerEntry,
 };
 
 /// Any [`Store`], its type erased: for programs that choose the store at run time. Cloning shares it.
@@ -57,6 +57,14 @@ impl AnyStore {
 
     pub(crate) fn forgetting(&self, job: JobName) -> Answering<bool> {
         self.0.clone().forget_job(job)
+    }
+
+    pub(crate) fn membering(&self, after: Option<Identity>, most: usize) -> Answering<Vec<MemberEntry>> {
+        self.0.clone().members(after, most)
+    }
+
+    pub(crate) fn marking(&self, mark: DrainMark) -> Answering<Vec<Identity>> {
+        self.0.clone().mark(mark)
     }
 
     pub(crate) fn watching(&self, name: LeaseName) -> Answering<()> {
@@ -131,6 +139,14 @@ impl Store for AnyStore {
         self.forgetting(job).await
     }
 
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        self.membering(after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        self.marking(mark).await
+    }
+
     async fn close(&self) {
         self.closing().await;
     }
@@ -154,6 +170,8 @@ trait Erased: Send + Sync {
     fn jobs(self: Arc<Self>, after: Option<JobName>, most: usize) -> Answering<Vec<JobRecord>>;
     fn runs(self: Arc<Self>, job: JobName) -> Answering<Vec<RunRecord>>;
     fn forget_job(self: Arc<Self>, job: JobName) -> Answering<bool>;
+    fn members(self: Arc<Self>, after: Option<Identity>, most: usize) -> Answering<Vec<MemberEntry>>;
+    fn mark(self: Arc<Self>, mark: DrainMark) -> Answering<Vec<Identity>>;
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
@@ -208,6 +226,14 @@ impl<S: Store> Erased for S {
 
     fn forget_job(self: Arc<Self>, job: JobName) -> Answering<bool> {
         Box::pin(async move { Store::forget_job(&*self, job).await })
+    }
+
+    fn members(self: Arc<Self>, after: Option<Identity>, most: usize) -> Answering<Vec<MemberEntry>> {
+        Box::pin(async move { Store::members(&*self, after, most).await })
+    }
+
+    fn mark(self: Arc<Self>, mark: DrainMark) -> Answering<Vec<Identity>> {
+        Box::pin(async move { Store::mark(&*self, mark).await })
     }
 
     fn close(self: Arc<Self>) -> BoxFuture<'static, ()> {

@@ -14,9 +14,9 @@ use tenure_store::core::{
     Acquisition, Identity, Incarnation, JobName, LeaseName, Owner, TimerName, Token, Wake,
 };
 use tenure_store::{
-    Acquire, Acquired, Answer, Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, Metadata, Operation,
-    Outcome, Release, Released, Renew, Renewed, Replies, RunOutcome, RunRecord, RunReport, RunState,
-    SimpleStore, Store, StoreError, TimerEntry,
+    Acquire, Acquired, Answer, DrainMark, Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, MemberEntry,
+    Metadata, Operation, Outcome, Release, Released, Renew, Renewed, Replies, RunOutcome, RunRecord,
+    RunReport, RunState, SimpleStore, Store, StoreError, TimerEntry,
 };
 
 /// What is wrong with a store.
@@ -258,6 +258,10 @@ impl Broken {
                 self.release(request).await.map(Answer::Release)
             }
             Operation::Timer(request) => self.timer(request).await.map(Answer::Timer),
+            Operation::Heartbeat(beat) => {
+                SimpleStore::heartbeat(&self.inner, beat).await.map(Answer::Heartbeat)
+            }
+            Operation::Leave(leave) => SimpleStore::leave(&self.inner, leave).await.map(|()| Answer::Leave),
         }
     }
 
@@ -433,6 +437,14 @@ impl Store for Broken {
         let most = if self.fault == Fault::IgnoresMost { usize::MAX } else { most };
         let records = SimpleStore::list(&self.inner, after, most).await?;
         Ok(records.into_iter().map(|record| self.seen(record)).collect())
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        SimpleStore::members(&self.inner, after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        SimpleStore::mark(&self.inner, mark).await
     }
 
     async fn evict(&self, name: LeaseName, how: Eviction) -> Result<Option<LeaseRecord>, StoreError> {

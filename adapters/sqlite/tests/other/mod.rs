@@ -174,6 +174,7 @@ fn the_other_process() {
                             }
                             Hint::Lease { wake: Wake::Held { token, .. }, .. } => println!("> held {token}"),
                             Hint::Resync => println!("> resync"),
+                            Hint::Members => println!("> members"),
                         }
                     }
                 });

@@ -63,7 +63,7 @@ impl<S: Store> Listener<S> {
         self.hears(h, "a release", |hint| match hint {
             Hint::Lease { name: of, wake: Wake::Free { chosen } } if of == *name => Some(chosen),
             Hint::Resync => Some(false),
-            Hint::Lease { .. } => None,
+            Hint::Lease { .. } | Hint::Members => None,
         })
         .await
     }
@@ -109,7 +109,7 @@ pub fn a_grant_reaches_a_watching_handle<H: Harness>(h: &H) {
         let (token, told): (Token, Duration) = listener
             .hears(h, "a grant", |hint| match hint {
                 Hint::Lease { name: of, wake: Wake::Held { token, ttl } } if of == name => Some((token, ttl)),
-                Hint::Lease { .. } | Hint::Resync => None,
+                Hint::Lease { .. } | Hint::Members | Hint::Resync => None,
             })
             .await;
         assert_eq!(token, granted);
