@@ -200,6 +200,13 @@ impl<J: Jitter> Node<J> {
             if let Some(run) = self.run_mut(worker) {
                 run.watched = watched;
             }
+            let job = self.periodics.get(&periodic);
+            if let Some(oldest) = job.and_then(|job| job.periodic.watched_too_many()) {
+                if let Some(run) = self.run_mut(oldest) {
+                    run.refused = Some(Refused::NotOurs);
+                }
+                let _known = self.drain_worker(self.now, oldest);
+            }
             self.go_on(periodic);
         }
     }
@@ -213,8 +220,7 @@ impl<J: Jitter> Node<J> {
         let Some(timer) = self.timers.get(&entry.periodic.timer) else { return };
         let ticks = timer.timer.unfinished();
         let unseen = ticks.into_iter().filter(|due| !entry.periodic.has(due.tick.n));
-        let room = PeriodicOptions::MOST_RUNS.saturating_sub(entry.periodic.runs.len());
-        for due in unseen.take(room).collect::<Vec<_>>() {
+        for due in unseen.take(entry.periodic.room_to_watch()).collect::<Vec<_>>() {
             if self.periodics.get(&key).is_some_and(|entry| entry.periodic.run_options(&due).is_some()) {
                 self.begin_run(key, due, true);
             }

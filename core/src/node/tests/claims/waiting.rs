@@ -252,6 +252,26 @@ fn a_watched_tick_is_not_given_up_for_a_later_one_when_a_look_at_it_fails() {
 }
 
 #[test]
+fn however_many_ticks_are_watched_later_ones_are_claimed_and_the_oldest_are_given_up() {
+    let mut options = job();
+    options.attempts = 2;
+    let mut bench = Bench::new(options);
+    let mut watched = 0;
+    for n in 1..=40 {
+        let outputs = bench.to(n * 1_000 + 50);
+        assert_eq!(skips(&outputs), [], "another instance has begun each of them");
+        // Whoever gets them is stopped before the next one is due, and nobody looks in between.
+        let claims = claims(&outputs);
+        assert!(claims.iter().any(|(_, _, tick)| *tick == n), "{outputs:?}");
+        for (id, _, _) in claims {
+            bench.reply(id, HELD);
+        }
+        watched = watched.max(bench.node.periodics[&bench.job].periodic.runs.len());
+    }
+    assert_eq!(watched, PeriodicOptions::MOST_RUNS);
+}
+
+#[test]
 fn ticks_that_were_left_unfinished_are_taken_up_each_once_where_they_may_be_tried_again() {
     for attempts in [1, 3] {
         let mut options = job();
