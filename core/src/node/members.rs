@@ -111,6 +111,10 @@ impl<J: Jitter> Node<J> {
             self.resume_each();
         }
         self.touch_coordinators();
+        if on {
+            // What is about to start must not.
+            self.plan_all();
+        }
     }
 
     fn drain_each(&mut self) {
