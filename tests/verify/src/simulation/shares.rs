@@ -54,6 +54,6 @@ impl Shares {
 
     /// How long a heartbeat lists its instance, in true time.
     pub(super) fn listed_for(&self) -> u64 {
-        (self.member.ttl * 102 / 100).as_nanos() as u64
+        (self.member.ttl * 102 / 100).as_nanos() as u64 + 50_000_000
     }
 }

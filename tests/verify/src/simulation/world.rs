@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::{
-    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Missed, Notice,
-    Overlap, Reply, TimerName, Token, WorkerKey,
+    Command, CommandId, Deadlines, Event, Exit, Identity, Instant, LeaseKey, LeaseName, LeaseTiming, Missed,
+    Notice, Overlap, Reply, TimerName, Token, WorkerKey,
 };
 use tenure_store::{MemberEntry, Outcome, TimerAct, TimerAnswer, TimerRecord};
 
@@ -113,6 +113,17 @@ impl World {
     /// Whether what this member believes must be true: neither its clock nor the store broke the assumptions.
     pub(super) fn trusts(&self, member: usize) -> bool {
         self.now >= self.trusted_from && self.now >= self.members[member].trusted_from
+    }
+
+    /// Which process this is.
+    pub(super) fn life(identity: &Identity) -> usize {
+        identity.incarnation().as_u128() as usize
+    }
+
+    /// Whether the members are listed for as long as they should be: the store's clock has not been wrong for a while.
+    pub(super) fn trusts_listing(&self) -> bool {
+        let ttl = self.shares.as_ref().map_or(0, Shares::listed_for);
+        self.now >= self.trusted_from.saturating_add(ttl + 3 * SECOND)
     }
 
     /// Whether somebody of the core may work: not all of them drain.
