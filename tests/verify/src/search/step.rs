@@ -238,6 +238,9 @@ impl Step<'_> {
                 Ok(())
             }
             Command::StartWorkload { token, .. } => member.start_work(token),
+            Command::Heartbeat { .. } | Command::Leave { .. } => {
+                Err(violation("misuse", format!("{} is no member", member.name())))
+            }
             Command::Watch { id, .. } if !hints => {
                 let reply = Reply::Failed(Failure::Refused);
                 let node = Rc::make_mut(&mut member.node);
