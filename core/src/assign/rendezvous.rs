@@ -38,7 +38,7 @@ mod tests;
 /// | moves | 1.03 | 1.05 | 1.13 | 1.03 | 1.08 | 1.19 | 1.01 | 1.05 |
 ///
 /// From 95 to 100 instances with 10,000 workloads it is 1.00. The fewer workloads there are for each instance, the more it
-/// is: with some ten for each, 1.3. Where the bound falls or rises by one, it does so for all instances at once, and
+/// is: from 90 to 110 instances with 1,000 workloads, 1.3. Where the bound falls or rises by one, it does so for all instances at once, and
 /// that one change may move twice the least, and more where an instance has one or two.
 ///
 /// **A restart moves little.** The weights hang on the *name* of an instance: whoever comes back under its name gets what

@@ -104,21 +104,23 @@ fn a_bounded_rendezvous_moves_at_most_a_quarter_more_than_the_least_on_average()
         "{:>9} {:>9} {:>6} {:>7} {:>7} {:>7} {:>7} {:>3}\n",
         "workloads", "instances", "fleets", "joins", "leaves", "both", "worst", "at"
     );
-    for (seeds, count, first, last) in [
-        (1_000, 4, 1, 3),
-        (1_000, 12, 1, 4),
-        (1_000, 12, 1, 12),
-        (1_000, 100, 1, 10),
-        (100, 100, 1, 20),
-        (20, 100, 1, 100),
-        (20, 1_000, 1, 30),
-        (2, 1_000, 1, 100),
-        (1, 10_000, 95, 100),
+    // A fair share of about ten, where a bound of a whole number is at its worst, is beyond the quarter.
+    for (seeds, count, first, last, most) in [
+        (1_000, 4, 1, 3, 1_250),
+        (1_000, 12, 1, 4, 1_250),
+        (1_000, 12, 1, 12, 1_250),
+        (1_000, 100, 1, 10, 1_250),
+        (100, 100, 1, 20, 1_250),
+        (20, 100, 1, 100, 1_250),
+        (20, 1_000, 1, 30, 1_250),
+        (2, 1_000, 1, 100, 1_250),
+        (1, 10_000, 95, 100, 1_250),
+        (4, 1_000, 90, 110, 1_400),
     ] {
         let Sweep { joins, leaves, worst } = sweep(&rule, seeds, count, (first, last));
         let mut both = joins;
         both.add(leaves);
-        assert!(both.ratio() <= 1_250, "{count} workloads, {first} to {last} instances: {}", both.ratio());
+        assert!(both.ratio() <= most, "{count} workloads, {first} to {last} instances: {}", both.ratio());
         let instances = format!("{first}..{last}");
         let [joins, leaves, both, ratio] =
             [joins.ratio(), leaves.ratio(), both.ratio(), worst.0].map(decimal);
