@@ -173,6 +173,14 @@ impl<J: Jitter> Node<J> {
         }
     }
 
+    /// Makes all plans at once, not only before the next wait.
+    pub(super) fn plan_all(&mut self) {
+        let keys: Vec<_> = self.coordinators.keys().copied().collect();
+        for key in keys {
+            self.coordinator_due(key);
+        }
+    }
+
     fn settle_coordinator(&mut self, key: CoordinatorKey) {
         let Some(entry) = self.coordinators.get_mut(&key) else { return };
         let machine = Machine::Coordinator(key);

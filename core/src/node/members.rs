@@ -124,6 +124,10 @@ impl<J: Jitter> Node<J> {
             self.resume_each();
         }
         self.touch_coordinators();
+        if on {
+            // What is about to start must not.
+            self.plan_all();
+        }
     }
 
     fn drain_each(&mut self) {
