@@ -9,8 +9,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use futures::future::join_all;
 use rustix::process::Signal;
 use tenure::{
-    AnyAssigner, Balanced, Coordinator, CoordinatorSetup, Ctx, LeaseName, Primary, Rebalance, RequestError,
-    Tenure,
+    AnyAssigner, Balanced, Coordinator, CoordinatorSetup, Ctx, LeaseName, Primary, Rebalance, Rendezvous,
+    RequestError, Tenure,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -92,6 +92,8 @@ fn setup(
     tasks: UnboundedSender<Task>,
 ) -> CoordinatorSetup {
     let assigner: AnyAssigner = match args.assign {
+        Assign::Rendezvous => Rendezvous::new().into(),
+        Assign::RendezvousUnbounded => Rendezvous::unbounded().into(),
         Assign::Balanced => Balanced.into(),
         Assign::Primary => Primary.into(),
     };

@@ -14,7 +14,7 @@ use crate::exit;
 /// have the same ones.
 ///
 /// Start it several times with the same workloads: each workload runs in one process at a time, and each process has
-/// about as many as the others. When a process comes, it is handed its part, once it has stayed for the hold-down. When
+/// its share of them. When a process comes, it is handed its part, once it has stayed for the hold-down. When
 /// one is asked to end, the others take over what it has as each command ends; when one dies, they do so once its leases
 /// have passed on. Processes share work only if they have the same workloads, the same --assign and the same --hold-down.
 ///
@@ -42,7 +42,7 @@ pub(crate) struct Worker {
     pub(crate) from: Option<PathBuf>,
 
     /// Which workload belongs to which process
-    #[arg(long, value_name = "RULE", value_enum, default_value_t = Assign::Balanced)]
+    #[arg(long, value_name = "RULE", value_enum, default_value_t = Assign::Rendezvous)]
     pub(crate) assign: Assign,
 
     /// How long a process must have been there to be given work, unless it came that soon after the eldest one
@@ -96,6 +96,11 @@ pub(crate) struct Membership {
 /// Which workload belongs to which process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Assign {
+    /// Few move when a process comes or goes; none has more than 1.25 times its fair share. Give each process a name of
+    /// its own that stays (--instance): restarted under it, it gets what it had
+    Rendezvous,
+    /// The fewest possible move, but nothing bounds what a process may get
+    RendezvousUnbounded,
     /// As even as can be; many move when a process comes or goes
     Balanced,
     /// All belong to the process that came first; the others stand by

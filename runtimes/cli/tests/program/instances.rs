@@ -7,7 +7,8 @@ use crate::harness::{Place, Running, eventually, output};
 
 /// A worker whose command tells of its start and of SIGTERM, under this name.
 fn worker(place: &Place, name: &str, options: &[&str], workloads: &[&str]) -> Running {
-    let mut options = [&["--instance", name, "--hold-down", "100ms"], options].concat();
+    let mut options =
+        [&["--instance", name, "--assign", "balanced", "--hold-down", "100ms"], options].concat();
     for workload in workloads {
         options.extend(["--workload", workload]);
     }
@@ -62,7 +63,10 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
     stable.sort_unstable();
     assert_eq!(fields, stable, "the names of the fields are an interface");
     assert_eq!((&instance["instance"], &instance["state"]), (&"web \u{1b}[31m".into(), &"active".into()));
-    assert_eq!((&instance["leases"], &instance["runs"], &instance["ttl_ms"]), (&2.into(), &0.into(), &15_000.into()));
+    assert_eq!(
+        (&instance["leases"], &instance["runs"], &instance["ttl_ms"]),
+        (&2.into(), &0.into(), &15_000.into())
+    );
     assert_eq!(instance["labels"], serde_json::json!({"b": "c", "zone": "a"}));
     assert_eq!(instance["pid"], running.pid().as_raw_pid());
     assert_eq!(instance["incarnation"].as_str().unwrap().len(), 32);
@@ -92,7 +96,10 @@ fn an_operator_drains_an_instance_and_takes_it_back() {
 
     let (code, err) = drain(&place, &["one", "--wait"]);
     assert_eq!(code, Some(0), "{err}");
-    assert!(err.contains(&format!("(process {}) is to drain", one.pid())) && err.contains("drained:"), "{err}");
+    assert!(
+        err.contains(&format!("(process {}) is to drain", one.pid())) && err.contains("drained:"),
+        "{err}"
+    );
     let listed = place.instances();
     assert_eq!((&listed["one"]["state"], &listed["one"]["drain_wanted"]), (&"drained".into(), &true.into()));
     one.stdout.wait_for("TERM x");
@@ -221,11 +228,10 @@ fn the_status_shows_all_of_it_on_one_screen() {
         entries.map(|entry| entry[field].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(of("instances", "instance"), ["clock", "web"]);
-    assert_eq!((of("leases", "lease"), of("timers", "timer"), of("jobs", "job")), (
-        vec!["x".to_owned()],
-        vec!["job".to_owned()],
-        vec!["job".to_owned()]
-    ));
+    assert_eq!(
+        (of("leases", "lease"), of("timers", "timer"), of("jobs", "job")),
+        (vec!["x".to_owned()], vec!["job".to_owned()], vec!["job".to_owned()])
+    );
     assert!(status["store"].as_str().unwrap().ends_with("leases.db"));
     let (_, text, _) = output(place.tenure(&["status"]));
     for part in ["instances: 2", "leases: 1", "timers: 1", "jobs: 1", "INSTANCE", "LEASE", "TIMER", "JOB"] {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Place, Running, bare_tenure, between, eventually, lives, now, output, stop, witness_program};
+use crate::harness::{
+    Place, Running, bare_tenure, between, eventually, lives, now, output, stop, witness_program,
+};
 
 /// `tenure worker` of a shell's commands.
 fn script(place: &Place, options: &[&str], script: &str) -> Running {
@@ -49,7 +51,10 @@ fn a_command_line_that_makes_no_sense_is_refused_with_the_reason() {
     refused(&["--", "true"], "--workload");
     refused(&["--workload", "a"], "COMMAND");
     refused(&["--workload", "", "--", "true"], "name");
-    refused(&["--workload", "a", "true"], "tip: the command comes after two dashes, as in: tenure worker --workload");
+    refused(
+        &["--workload", "a", "true"],
+        "tip: the command comes after two dashes, as in: tenure worker --workload",
+    );
     refused(&with(&["--assign", "by-mood"]), "balanced");
     refused(&with(&["--on-rebalance", "wait"]), "stop, drain");
     refused(&with(&["--restart", "sometimes"]), "on-failure");
@@ -87,12 +92,16 @@ fn the_command_finds_its_workload_in_its_arguments_and_its_environment() {
     let lines = until_told(&running, "is ", 2);
     let mut seen = BTreeSet::new();
     for line in &lines {
-        let [argument, workload, lease, token, owner, instance] = line.split('|').collect::<Vec<_>>()[..] else {
+        let [argument, workload, lease, token, owner, instance] = line.split('|').collect::<Vec<_>>()[..]
+        else {
             panic!("{line}")
         };
         assert!(argument == workload && workload == lease && instance == "me", "{line}");
         let listed = place.list(&["leases"]).into_iter().find(|listed| listed["lease"] == lease).unwrap();
-        assert_eq!((&listed["token"], &listed["owner"]), (&token.parse::<u64>().unwrap().into(), &owner.into()));
+        assert_eq!(
+            (&listed["token"], &listed["owner"]),
+            (&token.parse::<u64>().unwrap().into(), &owner.into())
+        );
         seen.insert(workload.to_owned());
     }
     assert_eq!((seen, lines.len()), (set(&["a b", "c"]), 2), "one that is named twice is one");
@@ -174,7 +183,8 @@ fn a_command_that_ends_is_run_again_as_the_policy_says() {
     missing.arg("/no/such/command");
     let mut missing = Running::start(missing);
 
-    let tokens: Vec<u64> = until_told(&always, "ran ", 3).iter().map(|token| token.parse().unwrap()).collect();
+    let tokens: Vec<u64> =
+        until_told(&always, "ran ", 3).iter().map(|token| token.parse().unwrap()).collect();
     assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "each run has its own grant: {tokens:?}");
     until_told(&failing, "ran ", 2);
     assert!(failing.stderr.wait_for("the command ended with code 3").contains("failing"));
@@ -233,7 +243,8 @@ fn each_lease_goes_back_as_its_command_ends_and_the_heartbeat_ends_last() {
         echo started $1; while :; do sleep 0.01; done";
     let gate = place.path("gate");
     std::fs::write(&gate, "").unwrap();
-    let mut command = place.worker(&["--workload", "quick", "--workload", "slow", "--instance", "me", "--grace", "1h"]);
+    let mut command =
+        place.worker(&["--workload", "quick", "--workload", "slow", "--instance", "me", "--grace", "1h"]);
     command.args(["sh", "-c", slow, "sh", "{workload}"]).arg(&gate);
     let mut running = Running::start(command);
     until_told(&running, "started ", 2);
@@ -273,7 +284,20 @@ fn a_command_that_does_not_listen_is_killed_after_the_grace_or_at_a_second_signa
 /// One process has both workloads until another comes. Gives what the command that moves said, and the messages.
 fn handed_over(how: &str) -> (Vec<String>, Vec<String>) {
     let place = Place::new();
-    let options = ["--workload", "a", "--workload", "b", "--hold-down", "200ms", "--ttl", "4s", "--on-rebalance", how];
+    let options = [
+        "--assign",
+        "balanced",
+        "--workload",
+        "a",
+        "--workload",
+        "b",
+        "--hold-down",
+        "200ms",
+        "--ttl",
+        "4s",
+        "--on-rebalance",
+        how,
+    ];
     let slow = "
         trap 'echo TERM $1; sleep 3; echo done $1; exit 0' TERM
         echo started $1 $$; while :; do sleep 0.01; done";
@@ -281,7 +305,9 @@ fn handed_over(how: &str) -> (Vec<String>, Vec<String>) {
     processes(&first, 2);
     // The younger one does not come within the hold-down of the other.
     let since = now();
-    eventually("the hold-down to pass", || (between(since, now()) > Duration::from_millis(400)).then_some(()));
+    eventually("the hold-down to pass", || {
+        (between(since, now()) > Duration::from_millis(400)).then_some(())
+    });
     let second = script(&place, &options, slow);
     until_told(&second, "started b", 1);
     assert!(first.stdout.so_far().iter().any(|line| line == "TERM b"), "it was asked");
@@ -310,7 +336,10 @@ fn a_command_whose_workload_moves_on_may_come_to_its_end_if_that_is_wanted() {
 const FILE: &str = "evidence";
 
 fn witness(place: &Place, options: &[&str]) -> Running {
-    let mut command = place.worker(&[&["--workload", "job", "--ttl", "2s", "--member-ttl", "1s"], options].concat());
+    let mut command = place.worker(
+        &[&["--workload", "job", "--assign", "balanced", "--ttl", "2s", "--member-ttl", "1s"], options]
+            .concat(),
+    );
     command.arg(witness_program()).arg("work").arg(place.path(FILE));
     Running::start(command)
 }
@@ -328,7 +357,9 @@ fn when_a_process_is_killed_its_command_dies_and_another_process_goes_on() {
     assert!(!lives(began.process));
     place.worked(FILE, next.token);
     first.code();
-    assert!(first.stderr.to_the_end().iter().any(|line| line.contains("the supervisor of lease \"job\" is gone")));
+    assert!(
+        first.stderr.to_the_end().iter().any(|line| line.contains("the supervisor of lease \"job\" is gone"))
+    );
     place.evidence(FILE).must_be_clean();
     assert_eq!(place.holders()["job"], "second");
     assert_eq!(place.instances().into_keys().collect::<Vec<_>>(), ["second"], "the dead is not listed");
@@ -346,7 +377,9 @@ fn when_a_process_is_stopped_its_command_ends_in_time_and_another_process_goes_o
     let next = place.began_above(FILE, began.token);
     assert!(!lives(began.process));
     place.worked(FILE, next.token);
-    eventually("the stopped one not to be listed", || (!place.instances().contains_key("first")).then_some(()));
+    eventually("the stopped one not to be listed", || {
+        (!place.instances().contains_key("first")).then_some(())
+    });
     first.signal(Signal::CONT);
     // It comes back, and gets its workload back: it joined earliest.
     eventually("it to be listed again", || place.instances().contains_key("first").then_some(()));
