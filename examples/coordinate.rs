@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::{Coordinator, Ctx, MemoryStore, Tenure, WorkerError, WorkerStatus};
+use tenure::{Balanced, Coordinator, Ctx, MemoryStore, Tenure, WorkerError, WorkerStatus};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -46,8 +46,8 @@ fn partitions(tenure: &Tenure) -> Result<Coordinator, WorkerError> {
         }
     };
     let names = (0..6).map(|n| format!("partition-{n}"));
-    // Shorter than one would have it, so that the example takes no time.
-    tenure.coordinate(names, work).hold_down(Duration::from_millis(500)).start()
+    // Shorter than one would have it, so that the example takes no time; and even, so that it is easy to follow.
+    tenure.coordinate(names, work).assign(Balanced).hold_down(Duration::from_millis(500)).start()
 }
 
 /// Waits until so many workloads run here.

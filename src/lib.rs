@@ -164,8 +164,8 @@ pub use tenure_cron::{Cron, CronError};
 pub use tenure_driver::core::{
     AnyAssigner, AnySchedule, Assigner, Balanced, ConfigError, Deadlines, Digest, DueTick, Every, Identity,
     Incarnation, Instant, JobName, Labels, LeaseConfig, LeaseName, Member, Missed, NameError, Overlap,
-    Primary, Rate, Rebalance, ReleaseOutcome, Restart, RestartPolicy, Schedule, StopReason, StoreClock, Tick,
-    TimerName, Timestamp, Token,
+    Primary, Rate, Rebalance, ReleaseOutcome, Rendezvous, Restart, RestartPolicy, Schedule, StopReason,
+    StoreClock, Tick, TimerName, Timestamp, Token,
 };
 #[doc(no_inline)]
 pub use tenure_driver::store_contract;
