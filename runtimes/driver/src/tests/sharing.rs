@@ -121,12 +121,14 @@ fn instances_that_start_together_share_the_work_evenly_and_nothing_moves_afterwa
 fn by_default_few_workloads_move_and_nobody_has_much_more_than_its_share() {
     let world = World::new();
     let works = Works::default();
-    let tenures = [world.tenure(), world.tenure(), world.tenure()];
+    // Of these names the shares follow, always the same ones.
+    let tenures =
+        ["a", "b", "c"].map(|name| world.builder().instance(name).store(world.faulty()).start().unwrap());
     let rule = Rendezvous::new();
     let first = dutiful(&tenures[0], "a", &works, 12).assign(rule).start().unwrap();
     let second = dutiful(&tenures[1], "b", &works, 12).assign(rule).start().unwrap();
     world.runtime.advance(2 * HOLD_DOWN);
-    assert!((5..=7).contains(&works.of("a")), "{:?}", works.running());
+    assert!((4..=8).contains(&works.of("a")), "{:?}", works.running());
     let starts = works.starts();
     // The default is this rule: instances of different rules do not count for each other.
     let count = works.clone();
