@@ -128,20 +128,22 @@ mod url;
 #[cfg(feature = "cron")]
 pub use tenure_cron::{Cron, CronError};
 pub use tenure_driver::core::{
-    AnySchedule, ConfigError, Deadlines, DueTick, Every, Identity, Instant, JobName, LeaseConfig, LeaseName,
-    Missed, NameError, Overlap, Rate, ReleaseOutcome, Restart, RestartPolicy, Schedule, StopReason,
+    AnyAssigner, AnySchedule, Assigner, Balanced, ConfigError, Deadlines, Digest, DueTick, Every, Identity,
+    Incarnation, Instant, JobName, Labels, LeaseConfig, LeaseName, Member, Missed, NameError, Overlap,
+    Primary, Rate, Rebalance, ReleaseOutcome, Rendezvous, Restart, RestartPolicy, Schedule, StopReason,
     StoreClock, Tick, TimerName, Timestamp, Token,
 };
 #[doc(no_inline)]
 pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{
-    Eviction, Holder, JobRecord, LeaseRecord, Limits, Metadata, RunOutcome, RunRecord, RunState, SimpleStore,
-    Store, StoreError, StoreErrorKind, TimerEntry, TimerRecord,
+    Eviction, Holder, JobRecord, LeaseRecord, Limits, MemberEntry, Metadata, RunOutcome, RunRecord, RunState,
+    SimpleStore, Store, StoreError, StoreErrorKind, TimerEntry, TimerRecord,
 };
 pub use tenure_driver::{
-    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Ctx, DrainError, Interrupted, IntoSchedule,
-    JobRun, Jobs, Lease, Lost, LostReason, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus,
-    Progress, Renewals, RequestError, RunSetup, Runtime, Signal, StartError, Stats, StillHeld, Tenure, Timer,
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Coordinator, CoordinatorSetup,
+    CoordinatorStatus, Ctx, DrainError, DrainReason, Interrupted, IntoSchedule, JobRun, Jobs, Lease, Lost,
+    LostReason, NoStore, NotDrained, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Renewals,
+    RequestError, RunSetup, Runtime, Share, Signal, StartError, Stats, StillHeld, Stuck, Tenure, Timer,
     TimerError, TimerSetup, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
 #[cfg(feature = "memory")]
