@@ -301,6 +301,15 @@ impl Periodic {
         passed.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Draining)).collect()
     }
 
+    /// What has not begun yet of what is claimed here will not.
+    pub(crate) fn give_up(&mut self) {
+        for run in self.runs.values_mut().filter(|run| !run.started) {
+            // Where another attempt is watched, that has the tick.
+            let why = if run.watched { Refused::NotOurs } else { Refused::Missed(TickMiss::Draining) };
+            run.refused.get_or_insert(why);
+        }
+    }
+
     /// Claims nothing any more.
     pub(crate) fn end(&mut self, why: TimerEnd) {
         self.ending.get_or_insert(why);

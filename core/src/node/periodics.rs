@@ -138,11 +138,14 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Likewise, for all jobs.
-    pub(super) fn drain_pending(&mut self) {
+    /// Likewise, for all jobs and for what they have begun to claim.
+    pub(super) fn drain_jobs(&mut self) {
         let jobs: Vec<_> = self.periodics.keys().copied().collect();
         for job in jobs {
             self.pass_over(job);
+            if let Some(entry) = self.periodics.get_mut(&job) {
+                entry.periodic.give_up();
+            }
         }
     }
 
@@ -390,6 +393,10 @@ impl<J: Jitter> Node<J> {
                     return None;
                 }
                 if job.periodic.options.lease.is_some() {
+                    if self.leases.get(&lease).is_none_or(|entry| entry.lease.held().is_none()) {
+                        // It is to be stopped already: nothing is claimed under it.
+                        return Some(output);
+                    }
                     // The run starts once the tick is claimed, too.
                     let latest = job.periodic.runs.get(&worker)?.latest;
                     let mut options = job.periodic.options.run.clone();
