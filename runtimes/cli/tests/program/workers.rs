@@ -444,11 +444,10 @@ fn mixed_trouble(rule: &'static str) {
     fleet.troubles.push(now());
     let healed = now();
     fleet.settle("the trouble");
-    println!("{:?} after the last trouble all work where they belong; {happened:?}", between(healed, now()));
 
     // Nobody promises an owner in the middle of trouble, but one soon after the last of it.
     let limit = by_the_clock() + fleet.pace.limit(Duration::ZERO, 12);
-    let (mut all, mut quiet) = (Vec::new(), Vec::new());
+    let (mut all, mut quiet, mut settled) = (Vec::new(), Vec::new(), healed);
     for (name, evidence) in fleet.evidence() {
         for gap in gaps(&evidence, begin) {
             let last = fleet.troubles.iter().copied().filter(|at| *at < gap.to).max().unwrap_or(gap.from);
@@ -457,10 +456,15 @@ fn mixed_trouble(rule: &'static str) {
                 alone < limit,
                 "nobody worked for {name} for {alone:?} after the last trouble, more than {limit:?}"
             );
+            settled = settled.max(gap.to);
             all.push(gap.span());
             quiet.push(alone);
         }
     }
+    println!(
+        "{:?} after the last trouble all work where they belong; {happened:?}",
+        between(healed, settled)
+    );
     figures("without an owner", &all, 50);
     figures("without an owner since the last trouble", &quiet, 50);
     fleet.finish();
