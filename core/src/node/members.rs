@@ -76,6 +76,19 @@ impl<J: Jitter> Node<J> {
         self.ask_for_drain(true);
     }
 
+    /// Like [`Node::drain_all`], without a grace: all work is stopped hard at once. Also for a drain that is under way.
+    pub fn stop_all(&mut self, now: Instant) {
+        self.drain_all(now);
+        // The last ones first, as for a drain.
+        let leases: Vec<_> = self.leases.keys().rev().copied().collect();
+        for key in leases {
+            if let Some(entry) = self.leases.get_mut(&key) {
+                entry.lease.stop_now(self.now);
+                self.settle(key);
+            }
+        }
+    }
+
     /// Takes [`Node::drain_all`] back: workers, jobs and coordinators go on. An operator's drain stays.
     pub fn resume(&mut self, now: Instant) {
         self.clamp(now);

@@ -299,6 +299,12 @@ pub enum AcquireError {
     /// The name can't be used.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// This instance drains: it takes no work before that is taken back. See [`Tenure::drain`].
+    #[error("lease {lease:?} is not acquired: this instance drains")]
+    Draining {
+        /// The lease.
+        lease: LeaseName,
+    },
     /// [`Tenure::shutdown`] was called.
     #[error("lease {lease:?} is not acquired any more: this program is shutting down")]
     ShuttingDown {

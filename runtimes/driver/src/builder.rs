@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use tenure_core::{AnySchedule, ConfigError, Identity, Incarnation, LeaseConfig, NameError, SplitMix};
+use tenure_core::{
+    AnySchedule, ConfigError, Identity, Incarnation, Labels, LeaseConfig, MemberOptions, NameError, SplitMix,
+};
 use tenure_store::{Metadata, Store};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Me, Members};
+use crate::fleet;
 use crate::runtime::Runtime;
 use crate::stats::Stats;
 use crate::store::AnyStore;
@@ -23,6 +26,8 @@ pub struct Builder<R, S = NoStore> {
     instance: Option<String>,
     lease: LeaseConfig,
     shutdown_budget: Duration,
+    member: MemberOptions,
+    labels: Vec<(String, String)>,
     schedules: fn(&str) -> Option<AnySchedule>,
 }
 
@@ -43,14 +48,17 @@ impl<R: Runtime> Builder<R> {
             instance: None,
             lease: LeaseConfig::default(),
             shutdown_budget: Self::DEFAULT_SHUTDOWN_BUDGET,
+            member: MemberOptions::default(),
+            labels: Vec::new(),
             schedules: AnySchedule::parse,
         }
     }
 
     /// Keeps the leases, timers and records in this store.
     pub fn store<S: Store>(self, store: S) -> Builder<R, S> {
-        let Self { runtime, store: NoStore, instance, lease, shutdown_budget, schedules } = self;
-        Builder { runtime, store, instance, lease, shutdown_budget, schedules }
+        let Self { runtime, store: NoStore, instance, lease, shutdown_budget, member, labels, schedules } =
+            self;
+        Builder { runtime, store, instance, lease, shutdown_budget, member, labels, schedules }
     }
 }
 
@@ -74,6 +82,26 @@ impl<R: Runtime, S> Builder<R, S> {
         self
     }
 
+    /// Sets how long the store lists this instance as a member of the fleet after its last heartbeat, so how long the
+    /// others take to notice that it died. It has nothing to do with the TTL of leases. Default 15 s. See
+    /// [`Tenure::join`].
+    pub const fn member_ttl(mut self, ttl: Duration) -> Self {
+        self.member.ttl = ttl;
+        self
+    }
+
+    /// Sets the time between heartbeats, at most half of the [`member_ttl`](Builder::member_ttl). Default a third of it.
+    pub const fn heartbeat(mut self, interval: Duration) -> Self {
+        self.member.heartbeat = Some(interval);
+        self
+    }
+
+    /// Has the other members, and operators, see this about the instance. See [`Labels`](tenure_core::Labels).
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+
     /// Sets how the text of a schedule is read that another instance has registered at the store. A timer whose schedule
     /// can't be read has no ticks here. Default [`AnySchedule::parse`], which reads fixed periods.
     pub const fn schedules(mut self, parse: fn(&str) -> Option<AnySchedule>) -> Self {
@@ -92,6 +120,9 @@ impl<R: Runtime, S: Store> Builder<R, S> {
         let store = AnyStore::new(self.store);
         let limits = store.limits();
         resolve(&self.lease, &limits)?;
+        let mut member = self.member;
+        member.labels = Labels::new(self.labels)?;
+        member.check()?;
 
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(|error| StartError::Random(error.to_string()))?;
@@ -111,13 +142,14 @@ impl<R: Runtime, S: Store> Builder<R, S> {
 
         let (requests, inbox) = mpsc::unbounded();
         let stats = Arc::new(Mutex::new(Stats::default()));
+        let fleet = Arc::<fleet::Shared>::default();
+        let members = Members::new(member, fleet::Tie(Arc::clone(&fleet)));
         let jitter = SplitMix::new(seed as u64);
         let driver = Driver::new(
             self.runtime.clone(),
             store,
-            identity.clone(),
+            Me { identity: identity.clone(), metadata, members },
             jitter,
-            metadata,
             inbox,
             Arc::clone(&stats),
         );
@@ -132,6 +164,7 @@ impl<R: Runtime, S: Store> Builder<R, S> {
             schedules: self.schedules,
             tickets: AtomicU64::new(0),
             stats,
+            fleet,
         }))
     }
 }

@@ -279,6 +279,8 @@ impl Carrier {
             Operation::Renew(renew) => renew.timeout = left,
             Operation::Release(release) => release.timeout = left,
             Operation::Timer(request) => request.timeout = left,
+            Operation::Heartbeat(beat) => beat.timeout = left,
+            Operation::Leave(leave) => leave.timeout = left,
         }
         Some(order)
     }

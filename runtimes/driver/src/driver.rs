@@ -4,7 +4,9 @@
 //! polls the node until that has nothing more to say, and hands all commands to the store together. It is never
 //! blocked by what users do: their listeners and their work run in their own tasks.
 
+mod coordinators;
 mod entries;
+mod members;
 mod notices;
 mod periodics;
 mod records;
@@ -35,7 +37,9 @@ use crate::store::AnyStore;
 use crate::subject::Subject;
 use crate::tenure::Names;
 use crate::trouble::{Kind, Trouble};
+use coordinators::Coordinators;
 use entries::Entries;
+pub(crate) use members::Members;
 use periodics::Periodics;
 use records::Records;
 use timers::Timers;
@@ -60,7 +64,9 @@ pub(crate) struct Driver<R: Runtime> {
     hints: Option<Hints>,
     inbox: mpsc::UnboundedReceiver<Request>,
     entries: Entries,
+    members: Members,
     workers: Workers,
+    coordinators: Coordinators,
     timers: Timers,
     periodics: Periodics,
     records: Records,
@@ -74,6 +80,13 @@ pub(crate) struct Driver<R: Runtime> {
     trouble: Trouble,
     stats: Stats,
     published: Arc<Mutex<Stats>>,
+}
+
+/// Who this process is to the others.
+pub(crate) struct Me {
+    pub(crate) identity: Identity,
+    pub(crate) metadata: Metadata,
+    pub(crate) members: Members,
 }
 
 /// How far the driver's life has come.
@@ -92,12 +105,12 @@ impl<R: Runtime> Driver<R> {
     pub(crate) fn new(
         runtime: R,
         store: AnyStore,
-        identity: Identity,
+        me: Me,
         jitter: SplitMix,
-        metadata: Metadata,
         inbox: mpsc::UnboundedReceiver<Request>,
         published: Arc<Mutex<Stats>>,
     ) -> Self {
+        let Me { identity, metadata, members } = me;
         Self {
             clock: Arc::new(runtime.clone()),
             runtime,
@@ -107,7 +120,9 @@ impl<R: Runtime> Driver<R> {
             hints: None,
             inbox,
             entries: Entries::default(),
+            members,
             workers: Workers::default(),
+            coordinators: Coordinators::default(),
             timers: Timers::default(),
             periodics: Periodics::default(),
             records: Records::default(),
@@ -132,6 +147,7 @@ impl<R: Runtime> Driver<R> {
         let due = self.obey(now);
         self.forget_claims_beside();
 
+        self.see_to_drain(now);
         busy |= self.report(now);
         // A request does nothing before it is polled.
         busy |= self.carrier.launch(now);
@@ -142,7 +158,12 @@ impl<R: Runtime> Driver<R> {
             return busy;
         }
 
-        let own = [self.carrier.deadline(), self.trouble.deadline(), self.records.deadline()];
+        let own = [
+            self.carrier.deadline(),
+            self.trouble.deadline(),
+            self.records.deadline(),
+            self.members.deadline(),
+        ];
         let next = own.into_iter().chain([due, self.leaving_deadline()]);
         match (next.flatten().min(), &mut self.alarm) {
             (Some(at), Some(alarm)) => alarm.poll_at(at, cx).is_ready(),
@@ -195,6 +216,7 @@ impl<R: Runtime> Driver<R> {
         };
         match (outcome, order.by) {
             (outcome, By::Timer(timer)) => self.timer_answered(timer, outcome.err()),
+            (outcome, By::Member) => self.member_answered(order, outcome.err()),
             (Ok(Answer::Acquire(Acquired::Held(holder))), By::Lease(_)) => {
                 self.entries.held_by(&order.subject, holder);
             }
@@ -246,6 +268,7 @@ impl<R: Runtime> Driver<R> {
             let event = match catch_unwind(AssertUnwindSafe(|| hints.poll_next_unpin(cx))) {
                 Ok(Poll::Pending) => return taken > 0,
                 Ok(Poll::Ready(Some(Hint::Lease { name, wake }))) => Event::Hint { name, wake },
+                Ok(Poll::Ready(Some(Hint::Members))) => Event::MembersHint,
                 Ok(Poll::Ready(Some(Hint::Resync))) => Event::Resync,
                 ended => {
                     let how = if ended.is_err() { "panicked" } else { "ended" };
@@ -279,7 +302,7 @@ impl<R: Runtime> Driver<R> {
             if unreleased.is_empty() {
                 // What is left are requests without an answer, on behalf of nobody.
                 self.leaving.extend(late.into_iter().map(|(_, done)| (Instant::MAX, done)));
-                if matches!(self.stage, Stage::Draining(_)) {
+                if matches!(self.stage, Stage::Draining(_)) && self.members.farewell(now).is_none() {
                     self.stage = Stage::Flushing(now);
                 }
             } else {
@@ -295,7 +318,9 @@ impl<R: Runtime> Driver<R> {
                 self.records.end_all(now);
                 self.stage = Stage::Flushing(now + CLOSE_LIMIT);
             }
-            Stage::Draining(until) if *until <= now && waits_for_nothing => {
+            Stage::Draining(until)
+                if *until <= now && waits_for_nothing && self.members.farewell(now).is_none() =>
+            {
                 self.stage = Stage::Flushing(now);
             }
             Stage::Draining(_) => return false,
@@ -337,7 +362,9 @@ impl<R: Runtime> Driver<R> {
     fn leaving_deadline(&self) -> Option<Instant> {
         let stage = match &self.stage {
             Stage::Flushing(deadline) | Stage::Closing(_, deadline) => Some(*deadline),
-            Stage::Draining(deadline) if self.waits_for_nothing() => Some(*deadline),
+            Stage::Draining(deadline) if self.waits_for_nothing() => {
+                Some(self.members.farewell_or(*deadline))
+            }
             Stage::Running | Stage::Draining(_) | Stage::Ended => None,
         };
         self.leaving.iter().map(|(deadline, _)| *deadline).chain(stage).min()
@@ -348,6 +375,7 @@ impl<R: Runtime> Driver<R> {
         let counts = self.carrier.counts;
         self.stats.held = self.entries.held();
         self.stats.workers = self.workers.len();
+        self.stats.coordinators = self.coordinators.len();
         self.stats.timers = self.timers.len();
         self.stats.periodics = self.periodics.len();
         self.stats.recording = self.records.len();

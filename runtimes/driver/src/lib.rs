@@ -12,7 +12,9 @@ pub mod clock {
     //! The clock of every runtime.
     pub use tenure_store::clock::now;
 }
+mod coordinator;
 mod driver;
+mod fleet;
 mod hold;
 mod jobs;
 mod lease;
@@ -37,6 +39,8 @@ mod worker;
 
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};
+pub use coordinator::{Coordinator, CoordinatorSetup, CoordinatorStatus, Share};
+pub use fleet::{DrainReason, NotDrained, Stuck};
 pub use jobs::{JobRun, Jobs, RunSetup};
 pub use lease::{Lease, Lost, LostReason, Renewals, Signal};
 pub use periodic::{Periodic, PeriodicSetup, PeriodicStatus};

@@ -5,11 +5,16 @@ use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
 use tenure_core::{
-    JobName, LeaseName, LeaseOptions, PeriodicOptions, ReleaseOutcome, TimerName, TimerOptions, WorkerOptions,
+    CoordinatorOptions, Identity, JobName, LeaseName, LeaseOptions, PeriodicOptions, ReleaseOutcome,
+    TimerName, TimerOptions, WorkerOptions,
 };
-use tenure_store::{Eviction, JobRecord, LeaseRecord, RunOutcome, RunRecord, StoreError, TimerEntry};
+use tenure_store::{
+    DrainMark, Eviction, JobRecord, LeaseRecord, MemberEntry, RunOutcome, RunRecord, StoreError, TimerEntry,
+};
 
 use crate::acquire::{AcquireError, Candidate};
+use crate::coordinator;
+use crate::fleet::Stuck;
 use crate::hold::Hold;
 use crate::periodic;
 use crate::runtime::SharedClock;
@@ -41,6 +46,18 @@ pub(crate) enum Request {
     Worker(Box<NewWorker>),
     /// End a worker; `hard` leaves its work no time for it.
     EndWorker { ticket: Ticket, hard: bool },
+    /// Start a coordinator.
+    Coordinator(Box<NewCoordinator>),
+    /// Add a workload to a coordinator, or remove it; `changed` is told whether that made a difference.
+    ChangeWorkloads { ticket: Ticket, name: LeaseName, add: bool, changed: oneshot::Sender<bool> },
+    /// End a coordinator; `hard` leaves its work no time for it.
+    EndCoordinator { ticket: Ticket, hard: bool },
+    /// Join the fleet; answered once this instance is listed, or can't be.
+    Join(oneshot::Sender<Result<(), StoreError>>),
+    /// Drain the whole instance; `hard` leaves work no time to end by itself.
+    Drain { hard: bool, done: oneshot::Sender<Drained> },
+    /// Take a drain back.
+    Resume,
     /// Start a timer.
     Timer(Box<NewTimer>),
     /// End a timer.
@@ -75,6 +92,24 @@ pub(crate) struct NewWorker {
     /// Runs the work.
     pub(crate) runtime: SharedClock,
     pub(crate) tie: Tie,
+}
+
+pub(crate) struct NewCoordinator {
+    pub(crate) ticket: Ticket,
+    pub(crate) workloads: Vec<LeaseName>,
+    pub(crate) options: CoordinatorOptions,
+    pub(crate) work: Work,
+    /// Runs the work.
+    pub(crate) runtime: SharedClock,
+    pub(crate) tie: coordinator::Tie,
+}
+
+/// What became of a drain of the whole instance.
+#[derive(Clone, Debug)]
+pub(crate) enum Drained {
+    Done,
+    Stuck(Stuck),
+    Resumed,
 }
 
 pub(crate) struct NewTimer {
@@ -116,6 +151,8 @@ pub(crate) enum Look {
     Jobs(Option<JobName>, usize, oneshot::Sender<Result<Vec<JobRecord>, StoreError>>),
     Runs(JobName, oneshot::Sender<Result<Vec<RunRecord>, StoreError>>),
     ForgetJob(JobName, oneshot::Sender<Result<bool, StoreError>>),
+    Members(Option<Identity>, usize, oneshot::Sender<Result<Vec<MemberEntry>, StoreError>>),
+    Mark(DrainMark, oneshot::Sender<Result<Vec<Identity>, StoreError>>),
 }
 
 /// The right to a candidacy or hold. Dropping it gives that up: it only puts a request in the queue.

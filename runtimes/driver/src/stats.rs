@@ -10,12 +10,16 @@ pub struct Stats {
     pub open: usize,
     /// Requests to the store that are on their way or queued now.
     pub in_flight: usize,
-    /// Workers that have not ended now.
+    /// Workers that have not ended now, those of coordinators included.
     pub workers: usize,
     /// Timers that have not ended now, those of periodic jobs not included.
     pub timers: usize,
     /// Periodic jobs that have not ended now.
     pub periodics: usize,
+    /// Coordinators that have not ended now.
+    pub coordinators: usize,
+    /// Members of the fleet as last heard, this instance included; 0 for one that has not joined.
+    pub members: usize,
     /// Runs whose record is not complete now.
     pub recording: usize,
     /// Ticks delivered to streams.
@@ -31,6 +35,12 @@ pub struct Stats {
     pub runs: u64,
     /// Runs that failed: with an error or a panic. Those that were stopped are none of them.
     pub failed_runs: u64,
+    /// Workloads that came to belong to this instance.
+    pub assigned: u64,
+    /// Workloads that ceased to belong to this instance: by a rebalance, a drain, or because they were removed.
+    pub dropped: u64,
+    /// Heartbeats that failed, or whose outcome stayed unknown.
+    pub failed_heartbeats: u64,
     /// Leases acquired.
     pub acquired: u64,
     /// Renewals acknowledged.

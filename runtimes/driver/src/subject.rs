@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tenure_core::{JobName, LeaseName, TimerName};
+use tenure_core::{Identity, JobName, LeaseName, TimerName};
 use tenure_store::Topic;
 
 /// What an operation, a hold or a line in the log is about.
@@ -16,6 +16,8 @@ pub(crate) enum Subject {
     Tick(TimerName, u64),
     /// A job whose runs are recorded.
     Job(JobName),
+    /// An instance among the members of the fleet.
+    Member(Identity),
 }
 
 impl Subject {
@@ -23,7 +25,7 @@ impl Subject {
     pub(crate) fn lease(&self) -> Option<&str> {
         match self {
             Self::Lease(name) => Some(name.as_str()),
-            Self::Timer(_) | Self::Tick(..) | Self::Job(_) => None,
+            Self::Timer(_) | Self::Tick(..) | Self::Job(_) | Self::Member(_) => None,
         }
     }
 
@@ -31,7 +33,7 @@ impl Subject {
     pub(crate) fn timer(&self) -> Option<&str> {
         match self {
             Self::Timer(name) | Self::Tick(name, _) => Some(name.as_str()),
-            Self::Lease(_) | Self::Job(_) => None,
+            Self::Lease(_) | Self::Job(_) | Self::Member(_) => None,
         }
     }
 
@@ -39,7 +41,7 @@ impl Subject {
     pub(crate) const fn tick(&self) -> Option<u64> {
         match self {
             Self::Tick(_, tick) => Some(*tick),
-            Self::Lease(_) | Self::Timer(_) | Self::Job(_) => None,
+            Self::Lease(_) | Self::Timer(_) | Self::Job(_) | Self::Member(_) => None,
         }
     }
 
@@ -47,7 +49,7 @@ impl Subject {
     pub(crate) fn job(&self) -> Option<&str> {
         match self {
             Self::Job(name) => Some(name.as_str()),
-            Self::Lease(_) | Self::Timer(_) | Self::Tick(..) => None,
+            Self::Lease(_) | Self::Timer(_) | Self::Tick(..) | Self::Member(_) => None,
         }
     }
 }
@@ -59,6 +61,7 @@ impl fmt::Display for Subject {
             Self::Timer(name) => write!(f, "timer {name:?}"),
             Self::Tick(name, tick) => write!(f, "tick {tick} of timer {name:?}"),
             Self::Job(name) => write!(f, "job {name:?}"),
+            Self::Member(identity) => write!(f, "instance {:?}", identity.instance()),
         }
     }
 }
@@ -69,6 +72,7 @@ impl From<&Subject> for Topic {
             Subject::Lease(name) => name.into(),
             Subject::Timer(name) | Subject::Tick(name, _) => name.into(),
             Subject::Job(name) => name.into(),
+            Subject::Member(identity) => identity.into(),
         }
     }
 }

@@ -17,6 +17,7 @@ use tenure_core::{
 use tenure_store::{Eviction, LeaseRecord, Limits, StoreError, TimerEntry};
 
 use crate::acquire::{Acquire, AcquireError, Candidate};
+use crate::fleet;
 use crate::hold::Hold;
 use crate::jobs::Jobs;
 use crate::periodic::{self, PeriodicSetup};
@@ -24,9 +25,10 @@ use crate::request::{Claim, Look, NewPeriodic, NewTimer, NewWorker, Request, Req
 use crate::runtime::SharedClock;
 use crate::stats::Stats;
 use crate::timer::{Feed, IntoSchedule, TimerSetup};
-use crate::worker::{Ctx, Outcome, Tie, Work, WorkerSetup};
+use crate::worker::{Ctx, Outcome, Place, Tie, Work, WorkerSetup};
 
 mod errors;
+mod members;
 
 pub(crate) use errors::Names;
 pub use errors::{Closed, Interrupted, RequestError, StillHeld};
@@ -63,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) schedules: fn(&str) -> Option<AnySchedule>,
     pub(crate) tickets: AtomicU64,
     pub(crate) stats: Arc<Mutex<Stats>>,
+    pub(crate) fleet: Arc<fleet::Shared>,
 }
 
 impl Tenure {
@@ -438,7 +441,7 @@ impl Tenure {
         shared: &Arc<crate::worker::Shared>,
     ) -> Result<(Ticket, Requests), Closed> {
         let ticket = self.ticket();
-        let (runtime, tie) = (self.0.clock.here(), Tie(Arc::clone(shared)));
+        let (runtime, tie) = (self.0.clock.here(), Tie(Place::Own(Arc::clone(shared))));
         let new = NewWorker { ticket, name, options, work, runtime, tie };
         self.0.requests.unbounded_send(Request::Worker(Box::new(new))).map_err(|_| Closed)?;
         Ok((ticket, self.0.requests.clone()))

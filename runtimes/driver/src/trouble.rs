@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Overlap,
     /// A schedule can't be followed as it was.
     Schedule,
+    /// A heartbeat failed.
+    Heartbeat,
     /// The record of a run could not be written.
     Record,
     /// The store, or this program, does what it must not do.
@@ -36,7 +38,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Store,
         Self::InDoubt,
         Self::Lost,
@@ -46,6 +48,7 @@ impl Kind {
         Self::Missed,
         Self::Overlap,
         Self::Schedule,
+        Self::Heartbeat,
         Self::Record,
         Self::Bug,
     ];
@@ -61,6 +64,7 @@ impl Kind {
             Self::Missed => "ticks were missed",
             Self::Overlap => "ticks were skipped because a run was going on",
             Self::Schedule => "schedules could not be followed",
+            Self::Heartbeat => "heartbeats failed and are tried again",
             Self::Record => "records of runs could not be written",
             Self::Bug => "surprises in the store's answers",
         }

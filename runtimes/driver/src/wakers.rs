@@ -63,6 +63,10 @@ struct Inner<S> {
 }
 
 impl<S> Watched<S> {
+    pub(crate) fn new(state: S) -> Self {
+        Self(Mutex::new(Inner { state, waiting: Wakers::default() }))
+    }
+
     pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
         look(&self.lock().state)
     }

@@ -26,7 +26,7 @@ mod shared;
 pub(crate) use job::{Ended, Host, Job};
 pub use outcome::Outcome;
 pub(crate) use outcome::Work;
-pub(crate) use shared::{Shared, Tie};
+pub(crate) use shared::{Place, Shared, State, Tie};
 
 /// Sets up a worker; made by [`Tenure::worker`]. Nothing runs before [`start`](WorkerSetup::start).
 ///
@@ -359,6 +359,8 @@ impl Ctx {
             (None, Subject::Lease(name)) => name.as_str(),
             (None, Subject::Timer(name) | Subject::Tick(name, _)) => name.as_str(),
             (None, Subject::Job(name)) => name.as_str(),
+            // No work runs because of a membership.
+            (None, Subject::Member(identity)) => identity.instance(),
         }
     }
 

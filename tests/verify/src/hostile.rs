@@ -9,19 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::{
-    Acquisition, Command, CommandId, Event, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey,
-    LeaseName, LeaseOptions, LeaseTiming, Misuse, Node, Notice, Output, PeriodicKey, PeriodicOptions, Reply,
-    RestartPolicy, SplitMix, StoreClock, TimerKey, TimerName, TimerOptions, Timestamp, Token, WaitLimit,
-    WorkerKey, WorkerOptions,
+    Acquisition, Command, CommandId, Event, Exit, Failure, Identity, Incarnation, Instant, LeaseConfig,
+    LeaseKey, LeaseName, LeaseOptions, LeaseTiming, Misuse, Node, Notice, Output, PeriodicKey,
+    PeriodicOptions, Reply, RestartPolicy, SplitMix, StoreClock, TimerKey, TimerName, TimerOptions,
+    Timestamp, Token, WaitLimit, WorkerKey, WorkerOptions,
 };
 use tenure_store::{Answer, StoreTime, TimerAct};
 
-use crate::store::{ModelStore, timer_act};
+use crate::store::{MemberAct, ModelStore, member_act, timer_act};
 
 mod forged;
+mod sharing;
 mod step;
 
-pub use step::{Shape, Step, TickOptions, steps};
+use sharing::Sharing;
+pub use step::{Shape, ShareOptions, Step, TickOptions, steps};
 
 /// More outputs than any step can lead to.
 const OUTPUTS: usize = 10_000;
@@ -64,6 +66,18 @@ pub struct Reached {
     pub rebased: u64,
     /// Schedules that could not be read.
     pub unreadable: u64,
+    /// Views of the members that were taken over.
+    pub views: u64,
+    /// Workloads that came to belong to the node.
+    pub assigned: u64,
+    /// Workloads that came to belong elsewhere.
+    pub dropped: u64,
+    /// Drains of the whole instance.
+    pub drained: u64,
+    /// Drains that were taken back.
+    pub resumed: u64,
+    /// Times that it left in order.
+    pub left: u64,
     /// Misuse that was refused.
     pub misuse: u64,
 }
@@ -97,6 +111,8 @@ struct Run {
     /// The timers of a store that means well, what was asked of it, and by how much its wall clock was set.
     store: ModelStore,
     acts: BTreeMap<CommandId, (TimerName, TimerAct)>,
+    member_acts: BTreeMap<CommandId, MemberAct>,
+    sharing: Sharing,
     wall: Timestamp,
     /// The last tick of each timer.
     ticks: BTreeMap<TimerKey, u64>,
@@ -137,6 +153,8 @@ impl Run {
             periodics: Vec::new(),
             store: ModelStore::default(),
             acts: BTreeMap::new(),
+            member_acts: BTreeMap::new(),
+            sharing: Sharing::default(),
             wall: Timestamp::from_nanos(WALL),
             ticks: BTreeMap::new(),
             runs: BTreeSet::new(),
@@ -244,6 +262,19 @@ impl Run {
                 }
             }
             Step::ForgedRead { machine, view } => self.read(forged_id(machine), view)?,
+            Step::Join { .. }
+            | Step::StartCoordinator { .. }
+            | Step::AddWorkload { .. }
+            | Step::RemoveWorkload { .. }
+            | Step::DrainCoordinator(_)
+            | Step::StopCoordinator(_)
+            | Step::DrainAll
+            | Step::Resume
+            | Step::Mark { .. }
+            | Step::Present { .. }
+            | Step::ForgedPresent { .. }
+            | Step::MembersHint
+            | Step::ForgetMembers => self.take_sharing(step)?,
             Step::SetWall { back: true, by } => self.wall = self.wall.saturating_sub(by),
             Step::SetWall { back: false, by } => self.wall = self.wall + by,
             Step::Exited { index, exit } => {
@@ -330,6 +361,12 @@ impl Run {
             let answer = self.store.execute_timer(time, name, act);
             return Some(Answer::Timer(answer).event(id));
         }
+        if let Some(act) = self.member_acts.get(&id) {
+            let time = StoreTime { wall: self.wall, now: self.clock };
+            let (outcome, _) = self.store.execute_member(time, act);
+            let refused = Event::Reply { id, reply: Reply::Failed(Failure::Refused) };
+            return Some(outcome.map_or(refused, |answer| answer.event(id)));
+        }
         let reply = match command {
             Command::Acquire { floor, .. } => {
                 Reply::Granted { token: Token::new(floor.get().saturating_add(1)) }
@@ -344,7 +381,9 @@ impl Run {
             Command::ReadTimer { .. }
             | Command::ChangeTimer { .. }
             | Command::ClaimTick { .. }
-            | Command::FinishTick { .. } => unreachable!("these are carried out"),
+            | Command::FinishTick { .. }
+            | Command::Heartbeat { .. }
+            | Command::Leave { .. } => unreachable!("these are carried out"),
         };
         Some(Event::Reply { id, reply })
     }
@@ -358,6 +397,8 @@ impl Run {
                     if let Some(id) = command.id() {
                         assert!(self.ids.insert(id), "{id} was given out before");
                         self.acts.extend(timer_act(&self.node, &command).map(|act| (id, act)));
+                        let act = member_act(self.node.identity(), &command);
+                        self.member_acts.extend(act.map(|act| (id, act)));
                         self.commands.push(command);
                     }
                 }
@@ -373,6 +414,7 @@ impl Run {
     }
 
     fn check_command(&mut self, command: &Command) {
+        self.check_sharing_command(command);
         match *command {
             // S9. Another grant to the same acquisition, by a store that has lost the first one, goes back at any time.
             Command::Release { lease, n, token, .. } | Command::FinishTick { lease, n, token, .. } => {
@@ -406,6 +448,8 @@ impl Run {
             | Command::Renew { .. }
             | Command::ReadTimer { .. }
             | Command::ChangeTimer { .. }
+            | Command::Heartbeat { .. }
+            | Command::Leave { .. }
             | Command::Watch { .. }
             | Command::Unwatch { .. }
             | Command::DrainWorkload { .. }
@@ -414,6 +458,7 @@ impl Run {
     }
 
     fn check_notice(&mut self, notice: &Notice) {
+        self.check_sharing_notice(notice);
         match notice {
             // S6.
             Notice::Acquired { lease, n, token, .. } => {

@@ -33,6 +33,7 @@ mod fleet;
 mod invariant;
 mod marks;
 mod member;
+mod shares;
 mod shrink;
 mod store;
 mod tape;
@@ -53,6 +54,8 @@ const TTLS: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(1), Duration::from_millis(300), Duration::from_secs(4)];
 /// The most periodic jobs that a fleet has.
 const MOST_JOBS: usize = 2;
+/// The most workloads that a fleet shares out, but for one that comes with a new version.
+const MOST_WORKLOADS: usize = 4;
 /// How long workers rest.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
@@ -99,11 +102,19 @@ pub enum Plant {
     FinishesAnyClaim,
     /// A store that grants ticks below the last one, and those that were run.
     ClaimsBelowLast,
+    /// A store whose heartbeats clear an operator's mark.
+    BeatClearsMark,
+    /// A store that forgets who has left at once.
+    NoTombstone,
+    /// A store that tells everybody who has ever seen a view that it is unchanged.
+    VersionStays,
+    /// A store that says with each heartbeat that its sender has only just joined.
+    JoinedAnew,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::NoMargin,
         Self::RepeatedJitter,
         Self::AcquireRaisesToken,
@@ -113,6 +124,10 @@ impl Plant {
         Self::RenewsAnyClaim,
         Self::FinishesAnyClaim,
         Self::ClaimsBelowLast,
+        Self::BeatClearsMark,
+        Self::NoTombstone,
+        Self::VersionStays,
+        Self::JoinedAnew,
     ];
 }
 
@@ -304,7 +319,7 @@ fn course(fleet: &mut Fleet, settings: &Settings) {
     fleet.settled();
     fleet.run_for((5 * ttl).max(fleet.patience()));
     fleet.bereave();
-    fleet.run_for(2 * ttl);
+    fleet.mourn();
     fleet.settled();
     fleet.run_for(2 * ttl);
     fleet.end();

@@ -9,7 +9,10 @@ use std::time::Duration;
 use tenure_core::{
     Acquisition, Command, Identity, Instant, Jitter, LeaseName, Node, Owner, Reply, TimerName, Token, Wake,
 };
-use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerRecord};
+use tenure_store::{
+    Answer, Fleet, Heartbeat, Leave, Metadata, Outcome, StoreTime, TickClaim, TimerAct, TimerAnswer,
+    TimerRecord,
+};
 
 /// A grant that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +50,18 @@ pub struct ModelStore {
     pub waiters: BTreeMap<LeaseName, BTreeSet<Waiter>>,
     /// The timers, with the claims of their ticks.
     pub timers: BTreeMap<TimerName, TimerRecord>,
+    /// The members.
+    pub members: Fleet,
+}
+
+/// What a process asks of the store about its membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "all that can be asked")]
+pub enum MemberAct {
+    /// To be listed.
+    Beat(Heartbeat),
+    /// To be listed no longer.
+    Leave(Leave),
 }
 
 impl ModelStore {
@@ -134,6 +149,17 @@ impl ModelStore {
         }
     }
 
+    /// Carries out what a process asks about its membership; tells also whether what others see has changed.
+    pub fn execute_member(&mut self, time: StoreTime, act: &MemberAct) -> (Outcome, bool) {
+        match act {
+            MemberAct::Beat(beat) => match self.members.beat(beat, time) {
+                Ok((presence, changed)) => (Ok(Answer::Heartbeat(presence)), changed),
+                Err(error) => (Err(error), false),
+            },
+            MemberAct::Leave(leave) => (Ok(Answer::Leave), self.members.leave(leave, time)),
+        }
+    }
+
     /// The unexpired record of a lease.
     #[must_use]
     pub fn holder(&self, now: Instant, name: &LeaseName) -> Option<&Record> {
@@ -180,6 +206,8 @@ pub fn timer_act<J: Jitter>(node: &Node<J>, command: &Command) -> Option<(TimerN
         | Command::FinishTick { lease, .. } => node.claim(*lease)?,
         Command::Acquire { .. }
         | Command::Release { .. }
+        | Command::Heartbeat { .. }
+        | Command::Leave { .. }
         | Command::Watch { .. }
         | Command::Unwatch { .. }
         | Command::StartWorkload { .. }
@@ -217,6 +245,44 @@ pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct>
         }
         Command::Acquire { .. }
         | Command::Release { .. }
+        | Command::Heartbeat { .. }
+        | Command::Leave { .. }
+        | Command::Watch { .. }
+        | Command::Unwatch { .. }
+        | Command::StartWorkload { .. }
+        | Command::DrainWorkload { .. }
+        | Command::StopWorkload { .. } => return None,
+    })
+}
+
+/// What a command of this process asks about its membership; `None` if it is about something else.
+#[must_use]
+pub fn member_act(process: &Identity, command: &Command) -> Option<MemberAct> {
+    Some(match command {
+        Command::Heartbeat { id: _, sequence, joined, draining, digests, labels, known, ttl, timeout } => {
+            MemberAct::Beat(Heartbeat {
+                identity: process.clone(),
+                sequence: *sequence,
+                joined: *joined,
+                draining: *draining,
+                digests: digests.clone(),
+                labels: labels.clone(),
+                known: *known,
+                ttl: *ttl,
+                metadata: Metadata::new(),
+                timeout: *timeout,
+            })
+        }
+        Command::Leave { id: _, ttl, timeout } => {
+            MemberAct::Leave(Leave { identity: process.clone(), ttl: *ttl, timeout: *timeout })
+        }
+        Command::Acquire { .. }
+        | Command::Renew { .. }
+        | Command::Release { .. }
+        | Command::ReadTimer { .. }
+        | Command::ChangeTimer { .. }
+        | Command::ClaimTick { .. }
+        | Command::FinishTick { .. }
         | Command::Watch { .. }
         | Command::Unwatch { .. }
         | Command::StartWorkload { .. }

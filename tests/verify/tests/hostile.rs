@@ -27,7 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[test]
 fn hostile_events_get_far() {
     let mut source = SplitMix::new(1);
-    let mut total = [0; 14];
+    let mut total = [0; 20];
     for _ in 0..300 {
         let mut step = |_| Step::read(&[(); Step::LENGTH].map(|()| source.below(256) as u8));
         let steps: Vec<Step> = (0..400).map(&mut step).collect();
@@ -46,6 +46,12 @@ fn hostile_events_get_far() {
             reached.ticks_skipped,
             reached.rebased,
             reached.unreadable,
+            reached.views,
+            reached.assigned,
+            reached.dropped,
+            reached.drained,
+            reached.resumed,
+            reached.left,
             reached.misuse,
         ];
         for (total, count) in total.iter_mut().zip(counts) {

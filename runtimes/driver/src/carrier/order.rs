@@ -20,13 +20,15 @@ pub(crate) enum By {
     /// A lease, or the claim of a tick.
     Lease(LeaseKey),
     Timer(TimerKey),
+    /// The membership of this instance.
+    Member,
 }
 
 impl By {
     pub(crate) const fn lease(self) -> Option<LeaseKey> {
         match self {
             Self::Lease(lease) => Some(lease),
-            Self::Timer(_) => None,
+            Self::Timer(_) | Self::Member => None,
         }
     }
 }
@@ -52,6 +54,8 @@ pub(crate) enum What {
     RenewClaim,
     FinishTick,
     ForgetTimer,
+    Heartbeat,
+    Leave,
 }
 
 impl What {
@@ -68,6 +72,8 @@ impl What {
                 TimerAct::Finish { .. } => Self::FinishTick,
                 TimerAct::Forget => Self::ForgetTimer,
             },
+            Operation::Heartbeat(_) => Self::Heartbeat,
+            Operation::Leave(_) => Self::Leave,
         }
     }
 
@@ -88,6 +94,8 @@ impl What {
             Self::FinishTick | Self::ForgetTimer => {
                 matches!(answer, Answer::Timer(Timer::Removed | Timer::NotYours))
             }
+            Self::Heartbeat => matches!(answer, Answer::Heartbeat(_)),
+            Self::Leave => matches!(answer, Answer::Leave),
         }
     }
 

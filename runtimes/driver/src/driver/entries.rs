@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::channel::oneshot;
-use tenure_core::{AcquireFailure, LeaseKey, LeaseName, ReleaseOutcome};
+use tenure_core::{AcquireFailure, LeaseKey, LeaseName, LeaseOptions, ReleaseOutcome, Token};
 use tenure_store::{Holder, StoreError};
 
 use crate::acquire::{AcquireError, Candidate};
@@ -20,7 +21,7 @@ pub(super) struct Entry {
     pub(super) subject: Subject,
     /// `None` for a worker's and for a run's.
     pub(super) ticket: Option<Ticket>,
-    pub(super) ttl: std::time::Duration,
+    pub(super) times: Times,
     pub(super) candidate: Option<Arc<Candidate>>,
     /// The candidate waits for as long as it takes and hears nothing of failures.
     pub(super) unheard: bool,
@@ -37,11 +38,11 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The candidacy under which something is to run; nobody waits for its notices.
-    pub(super) const fn of_run(subject: Subject, ttl: std::time::Duration, host: Host) -> Self {
+    pub(super) const fn of_run(subject: Subject, times: Times, host: Host) -> Self {
         Self {
             subject,
             ticket: None,
-            ttl,
+            times,
             candidate: None,
             unheard: true,
             grant: None,
@@ -60,6 +61,23 @@ impl Entry {
             host.record(recorded);
         }
         self.recorded = recorded;
+    }
+}
+
+/// What the driver must know of the options of a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) ttl: Duration,
+    /// How long the work may take to end once it drains.
+    grace: Duration,
+    /// How long it may take to end once it is stopped.
+    stop_budget: Duration,
+}
+
+impl Times {
+    pub(super) const fn of(options: &LeaseOptions) -> Self {
+        let (ttl, stop_budget) = (options.timing.ttl(), options.timing.stop_budget());
+        Self { ttl, grace: options.grace, stop_budget }
     }
 }
 
@@ -159,6 +177,25 @@ impl Entries {
         self.leases.values().filter_map(|entry| entry.hold.as_ref())
     }
 
+    /// How long all work that goes on may take to end once it drains, or is stopped.
+    pub(super) fn patience(&self, hard: bool) -> Duration {
+        let held = self.leases.values().filter(|entry| entry.hold.is_some());
+        let patience = held.map(
+            |Entry { times: Times { grace, stop_budget, .. }, .. }| {
+                if hard { *stop_budget } else { grace.saturating_add(*stop_budget) }
+            },
+        );
+        patience.max().unwrap_or_default()
+    }
+
+    /// The leases and claims under which work goes on, leases first, with their tokens.
+    pub(super) fn working(&self) -> Vec<(Subject, Token)> {
+        let holds = self.leases.values().filter_map(|entry| entry.hold.as_ref());
+        let mut working: Vec<_> = holds.map(|hold| (hold.subject.clone(), hold.token)).collect();
+        working.sort_unstable();
+        working
+    }
+
     /// Whether nothing that was held waits to be given back.
     pub(super) fn are_released(&self) -> bool {
         self.leases.values().all(|entry| !entry.recorded)
@@ -222,6 +259,7 @@ impl Entries {
                 AcquireError::StoreRegressed { lease, token, floor }
             }
             AcquireFailure::GrantedTooLate => AcquireError::TooLate { lease },
+            AcquireFailure::Draining => AcquireError::Draining { lease },
             AcquireFailure::ShuttingDown => AcquireError::ShuttingDown { lease },
             other => {
                 tracing::debug!(target: "tenure", failure = ?other, "a failure that this version does not know");

@@ -13,6 +13,7 @@ use super::Driver;
 use super::entries::Host;
 use crate::acquire::Progress;
 use crate::carrier::{By, Order};
+use crate::fleet::DrainReason;
 use crate::hold::Hold;
 use crate::lease::LostReason;
 use crate::runtime::Runtime;
@@ -74,6 +75,9 @@ impl<R: Runtime> Driver<R> {
                 let act = TimerAct::Finish { tick, owner: self.node.owner(n), token, end };
                 self.ask_claim(now, id, lease, act, timeout);
             }
+            command @ (Command::Heartbeat { .. } | Command::Leave { .. }) => {
+                self.member_command(now, command);
+            }
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
             Command::StartWorkload { worker, lease, token, .. } => self.start_work(now, worker, lease, token),
@@ -127,7 +131,7 @@ impl<R: Runtime> Driver<R> {
                 }
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
-                holder.ttl = Some(entry.ttl);
+                holder.ttl = Some(entry.times.ttl);
                 holder.since = Some(SystemTime::now());
                 holder.metadata = self.metadata.clone();
                 holder.metadata.text = text;
@@ -217,6 +221,19 @@ impl<R: Runtime> Driver<R> {
             Notice::TimerEnded { timer, why } => self.timer_ended(timer, why),
             Notice::TickSkipped { periodic, tick, why } => self.tick_skipped(now, periodic, tick, why),
             Notice::PeriodicEnded { periodic, why } => self.periodic_ended(now, periodic, why),
+            Notice::Joined { joined: _ } => self.joined(),
+            Notice::MembersChanged { version: _, count } => self.members_changed(count),
+            Notice::HeartbeatFailed { failure: _ } => self.heartbeat_failed(now),
+            Notice::Left => self.left(),
+            Notice::Draining { by_operator } => {
+                let reason = if by_operator { DrainReason::Operator } else { DrainReason::Program };
+                self.draining(now, reason);
+            }
+            Notice::Drained => self.drained(),
+            Notice::Resumed => self.resumed(),
+            Notice::WorkloadAssigned { coordinator, worker } => self.assigned(coordinator, worker),
+            Notice::WorkloadDropped { coordinator, worker, why } => self.dropped(coordinator, worker, why),
+            Notice::CoordinatorEnded { coordinator } => self.coordinator_ended(coordinator),
             other => {
                 tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know")
             }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_core::{
     AcquireFailure, DueTick, Event, Exit, Failure, Instant, JobName, LeaseKey, Misuse, PeriodicKey, TickMiss,
@@ -11,7 +10,7 @@ use tenure_core::{
 use tenure_store::{RunOutcome, StoreError};
 
 use super::Driver;
-use super::entries::{self, Entry};
+use super::entries::{self, Entry, Times};
 use super::timers::Why;
 use crate::periodic::{Tie, cut};
 use crate::request::{NewPeriodic, Ticket};
@@ -32,7 +31,7 @@ pub(super) struct Periodics {
 struct Known {
     ticket: Ticket,
     name: TimerName,
-    ttl: Duration,
+    times: Times,
     text: Option<Arc<str>>,
     /// What its runs are recorded as.
     job: Option<JobName>,
@@ -77,12 +76,12 @@ impl Periodics {
 impl<R: Runtime> Driver<R> {
     pub(super) fn start_periodic(&mut self, now: Instant, new: NewPeriodic) {
         let NewPeriodic { ticket, name, options, job, work, runtime, tie } = new;
-        let (ttl, text) = (options.run.timing.ttl(), options.run.text.clone());
+        let (times, text) = (Times::of(&options.run), options.run.text.clone());
         match self.node.start_periodic(now, name.clone(), options) {
             Ok(key) => {
                 self.periodics.tickets.insert(ticket, key);
                 let (tie, error) = (Arc::new(tie), None);
-                let known = Known { ticket, name, ttl, text, job, work, runtime, tie, error };
+                let known = Known { ticket, name, times, text, job, work, runtime, tie, error };
                 self.periodics.known.insert(key, known);
             }
             // Dropping the tie tells the handle.
@@ -112,7 +111,7 @@ impl<R: Runtime> Driver<R> {
             None => tick.clone(),
         };
         let host = entries::Host::Periodic(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(subject, known.ttl, host));
+        self.entries.insert(lease, Entry::of_run(subject, known.times, host));
         self.missed_before(now, Some(&tick), &due);
     }
 
@@ -136,7 +135,7 @@ impl<R: Runtime> Driver<R> {
             let owner = hold.owner.to_string().into();
             // A text that does not fit into a record is for the claim only.
             let text = known.text.as_deref().map(cut);
-            let record = self.records.begin(now, job, owner, due.tick.n, text, known.ttl);
+            let record = self.records.begin(now, job, owner, due.tick.n, text, known.times.ttl);
             self.stats.lost_reports += u64::from(record.is_none() && self.records.are_kept());
             record
         });
@@ -195,7 +194,7 @@ impl<R: Runtime> Driver<R> {
         let Some(known) = self.periodics.known.get(&periodic) else { return };
         let subject = Subject::Tick(known.name.clone(), due.tick.n);
         let host = entries::Host::Periodic(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(subject, known.ttl, host));
+        self.entries.insert(lease, Entry::of_run(subject, known.times, host));
         self.periodics.beside.insert(lease);
     }
 

@@ -5,9 +5,10 @@ use std::task::{Context, Poll};
 use futures::stream::{FusedStream, StreamExt};
 use tenure_core::{Instant, ReleaseOutcome, WaitLimit};
 
-use super::entries::Entry;
+use super::entries::{Entry, Times};
 use super::{Driver, SHARE, Stage, UNHELD_LIMIT};
 use crate::acquire::AcquireError;
+use crate::fleet::DrainReason;
 use crate::request::{Look, Request};
 use crate::runtime::Runtime;
 use crate::subject::Subject;
@@ -31,14 +32,14 @@ impl<R: Runtime> Driver<R> {
     fn request(&mut self, now: Instant, request: Request) {
         match request {
             Request::Acquire { ticket, name, options, candidate, grant } => {
-                let ttl = options.timing.ttl();
+                let times = Times::of(&options);
                 let unheard = candidate.is_none() && options.wait == WaitLimit::Forever;
                 match self.node.acquire(now, name.clone(), options) {
                     Ok(key) => {
                         let entry = Entry {
                             subject: Subject::Lease(name),
                             ticket: Some(ticket),
-                            ttl,
+                            times,
                             candidate,
                             unheard,
                             grant: Some(grant),
@@ -73,6 +74,14 @@ impl<R: Runtime> Driver<R> {
             Request::EndWorker { ticket, hard } => self.end_worker(now, ticket, hard),
             Request::Timer(new) => self.start_timer(now, *new),
             Request::StopTimer(ticket) => self.stop_timer(now, ticket),
+            Request::Coordinator(new) => self.start_coordinator(now, *new),
+            Request::ChangeWorkloads { ticket, name, add, changed } => {
+                self.change_workloads(now, ticket, name, add, changed);
+            }
+            Request::EndCoordinator { ticket, hard } => self.end_coordinator(now, ticket, hard),
+            Request::Join(done) => self.join(now, Some(done)),
+            Request::Drain { hard, done } => self.drain_all(now, hard, Some(done)),
+            Request::Resume => self.node.resume(now),
             Request::Periodic(new) => self.start_periodic(now, *new),
             Request::EndPeriodic { ticket, hard } => self.end_periodic(now, ticket, hard),
             Request::BeginRun(new) => self.records.begin_own(now, *new),
@@ -99,6 +108,10 @@ impl<R: Runtime> Driver<R> {
             Look::Jobs(after, most, answer) => self.carrier.look(now, store.recording(after, most), answer),
             Look::Runs(job, answer) => self.carrier.look(now, store.running(job), answer),
             Look::ForgetJob(job, answer) => self.carrier.look(now, store.forgetting(job), answer),
+            Look::Members(after, most, answer) => {
+                self.carrier.look(now, store.membering(after, most), answer)
+            }
+            Look::Mark(mark, answer) => self.carrier.look(now, store.marking(mark), answer),
         }
     }
 
@@ -106,6 +119,7 @@ impl<R: Runtime> Driver<R> {
         if matches!(self.stage, Stage::Running) {
             self.stage = Stage::Draining(now + UNHELD_LIMIT);
             self.node.shutdown(now);
+            self.draining(now, DrainReason::Shutdown);
         }
     }
 }

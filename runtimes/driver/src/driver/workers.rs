@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 use futures::stream::StreamExt;
 use tenure_core::{AcquireFailure, Event, Exit, Instant, LeaseKey, Misuse, Token, WorkerKey};
 
-use super::entries::{self, Entry};
+use super::entries::{self, Entry, Times};
 use super::{Driver, SHARE};
 use crate::request::{NewWorker, Ticket};
 use crate::runtime::{Runtime, SharedClock};
@@ -27,8 +27,9 @@ pub(super) struct Workers {
 }
 
 struct Known {
-    ticket: Ticket,
-    ttl: std::time::Duration,
+    /// `None` for one of a coordinator's.
+    ticket: Option<Ticket>,
+    times: Times,
     /// `None` while it runs.
     work: Option<Work>,
     /// Runs the tasks.
@@ -46,6 +47,19 @@ impl Default for Workers {
 impl Workers {
     pub(super) fn len(&self) -> usize {
         self.known.len()
+    }
+
+    pub(super) fn enter(
+        &mut self,
+        worker: WorkerKey,
+        ticket: Option<Ticket>,
+        times: Times,
+        work: Work,
+        runtime: SharedClock,
+        tie: Tie,
+    ) {
+        let (work, tie) = (Some(work), Arc::new(tie));
+        self.known.insert(worker, Known { ticket, times, work, runtime, tie });
     }
 
     fn set(&self, worker: WorkerKey, status: WorkerStatus) {
@@ -68,13 +82,11 @@ impl<R: Runtime> Driver<R> {
 
     pub(super) fn start_worker(&mut self, now: Instant, new: NewWorker) {
         let NewWorker { ticket, name, options, work, runtime, tie } = new;
-        let ttl = options.lease.timing.ttl();
+        let times = Times::of(&options.lease);
         match self.node.start_worker(now, name, options) {
             Ok(key) => {
                 self.workers.tickets.insert(ticket, key);
-                self.workers
-                    .known
-                    .insert(key, Known { ticket, ttl, work: Some(work), runtime, tie: Arc::new(tie) });
+                self.workers.enter(key, Some(ticket), times, work, runtime, tie);
             }
             // Dropping the tie tells the handle.
             Err(misuse) => tracing::debug!(target: "tenure", "no worker: {misuse}"),
@@ -97,7 +109,7 @@ impl<R: Runtime> Driver<R> {
         let Some(name) = self.node.worker_name(worker).cloned() else { return };
         known.tie.set(WorkerStatus::Waiting);
         let host = entries::Host::Worker(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(Subject::Lease(name), known.ttl, host));
+        self.entries.insert(lease, Entry::of_run(Subject::Lease(name), known.times, host));
     }
 
     pub(super) fn start_work(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey, token: Token) {
@@ -115,7 +127,7 @@ impl<R: Runtime> Driver<R> {
         self.stats.runs += 1;
         tracing::info!(target: "tenure", lease = hold.subject.lease(), %token, "work is to start");
         known.tie.works(token);
-        let host = Host::Worker(Arc::clone(&known.tie.0));
+        let host = Host::Worker(known.tie.0.clone());
         let job = Job::new(lease, hold, work, host, self.workers.sender.clone());
         known.runtime.spawn(Box::pin(job.run()));
     }
@@ -145,13 +157,17 @@ impl<R: Runtime> Driver<R> {
         self.tell_node(now, Event::WorkloadExited { lease, exit });
         if lost && let Some(worker) = worker {
             // There is nothing left that could be started again.
-            let _known = self.node.drain_worker(now, worker);
+            let _known = match self.node.worker_coordinator(worker) {
+                // Others can: they are to have its workloads.
+                Some(coordinator) => self.node.drain_coordinator(now, coordinator),
+                None => self.node.drain_worker(now, worker),
+            };
         }
     }
 
     /// The candidacy of a worker has failed; it tries again by itself.
     pub(super) fn worker_refused(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
-        if matches!(why, AcquireFailure::GivenUp | AcquireFailure::ShuttingDown) {
+        if matches!(why, AcquireFailure::GivenUp | AcquireFailure::Draining | AcquireFailure::ShuttingDown) {
             return;
         }
         let Some(name) = self.node.name(lease).cloned() else { return };
@@ -180,7 +196,7 @@ impl<R: Runtime> Driver<R> {
 
     pub(super) fn worker_ended(&mut self, worker: WorkerKey) {
         let Some(known) = self.workers.known.remove(&worker) else { return };
-        self.workers.tickets.remove(&known.ticket);
+        known.ticket.map(|ticket| self.workers.tickets.remove(&ticket));
         known.tie.set(WorkerStatus::Ended);
     }
 }

@@ -56,7 +56,7 @@ impl StillHeld {
             match subject {
                 Subject::Lease(name) => leases.push(name),
                 Subject::Tick(name, tick) => ticks.push((name, tick)),
-                Subject::Timer(_) | Subject::Job(_) => {}
+                Subject::Timer(_) | Subject::Job(_) | Subject::Member(_) => {}
             }
         }
         Self { leases, ticks, budget }

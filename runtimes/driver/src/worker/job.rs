@@ -8,7 +8,7 @@ use futures::channel::mpsc;
 use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
 
 use super::outcome::{Run, Work, caught};
-use super::{Ctx, Shared};
+use super::{Ctx, Place};
 use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
 use crate::periodic;
@@ -37,7 +37,7 @@ impl Ended {
 
 /// What a run belongs to.
 pub(crate) enum Host {
-    Worker(Arc<Shared>),
+    Worker(Place),
     Periodic { shared: Arc<periodic::Shared>, name: TimerName, due: DueTick },
 }
 
@@ -58,7 +58,7 @@ impl Host {
 
     fn run_is_gone(&self, lease: LeaseKey) {
         match self {
-            Self::Worker(shared) => shared.work_is_gone(),
+            Self::Worker(place) => place.work_is_gone(),
             Self::Periodic { shared, .. } => shared.run_is_gone(lease),
         }
     }
@@ -95,11 +95,11 @@ impl Job {
 
     /// Starts the work, unless the clock has reached the fence, and sees to it until it has ended.
     async fn work(&mut self) -> (Exit, Option<String>) {
-        let Some(work) = self.work.as_ref().filter(|_| self.hold.is_valid()) else {
-            return (Exit::NotStarted, None);
-        };
+        let Some(work) = &self.work else { return (Exit::NotStarted, None) };
+        let started = work.start(&self.hold, || Ctx::new(Arc::clone(&self.hold), self.host.run()));
+        let Some(started) = started else { return (Exit::NotStarted, None) };
         self.begun = true;
-        let result = match work.start(Ctx::new(Arc::clone(&self.hold), self.host.run())) {
+        let result = match started {
             Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
             Err(panic) => Err(panic),
         };

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::BoxFuture;
 
 use super::Ctx;
+use crate::hold::Hold;
 
 /// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it. All of it is the user's, what it drops included, and so are its
 /// panics: none of them gets out.
@@ -32,10 +33,12 @@ impl Work {
         Self(Some(Arc::new(Mutex::new(begin))))
     }
 
-    pub(super) fn start(&self, ctx: Ctx) -> Result<Run, String> {
-        let Some(work) = &self.0 else { return Err("it is gone".to_owned()) };
+    /// Begins a run; `None` if its lease is over by the time that it comes to that.
+    pub(super) fn start(&self, hold: &Hold, ctx: impl FnOnce() -> Ctx) -> Option<Result<Run, String>> {
+        let Some(work) = &self.0 else { return Some(Err("it is gone".to_owned())) };
         let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
-        caught(|| work(ctx))
+        // Only now: another run may have taken its time to begin.
+        hold.is_valid().then(|| caught(|| work(ctx())))
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tenure_core::{Exit, Token};
+use tenure_core::{Exit, Token, WorkerKey};
 
 use super::WorkerStatus;
+use crate::coordinator;
 use crate::wakers::Watched;
 
 /// What the driver and the handles share about a worker.
@@ -29,7 +30,15 @@ impl Default for State {
 }
 
 impl State {
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) const fn status(&self) -> WorkerStatus {
+        self.status
+    }
+
+    pub(crate) fn error(&self) -> Option<Arc<str>> {
+        self.error.clone()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
         self.status == WorkerStatus::Ended && (self.closed || self.recorded == 0)
     }
 
@@ -41,7 +50,23 @@ impl State {
     }
 }
 
-impl Shared {
+/// Where the state of a worker is.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// It has handles of its own.
+    Own(Arc<Shared>),
+    /// It is one of a coordinator's.
+    Share(Arc<coordinator::Shared>, WorkerKey),
+}
+
+impl Place {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        match self {
+            Self::Own(shared) => shared.change(change),
+            Self::Share(shared, worker) => shared.change_worker(*worker, change),
+        }
+    }
+
     pub(crate) fn work_is_gone(&self) {
         self.change(|state| {
             state.runs = false;
@@ -50,9 +75,9 @@ impl Shared {
     }
 }
 
-/// The driver's end of a [`Shared`]: once it is gone, only the work itself changes anything.
+/// The driver's end of a worker's state: once it is gone, only the work itself changes anything.
 #[derive(Debug)]
-pub(crate) struct Tie(pub(crate) Arc<Shared>);
+pub(crate) struct Tie(pub(crate) Place);
 
 impl Tie {
     pub(crate) fn set(&self, status: WorkerStatus) {

@@ -1,9 +1,12 @@
-//! Records of timers, as a store tells them that means well, and as one might that does not.
+//! Records of timers and views of the members, as a store tells them that means well, and as one might that does not.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{AnySchedule, Every, NextSchedule, Tick, TimerView, Timestamp};
+use tenure_core::{
+    AnySchedule, Digest, Every, Identity, Incarnation, Member, NextSchedule, Presence, Tick, TimerView,
+    Timestamp,
+};
 
 use super::step::Shape;
 
@@ -46,6 +49,53 @@ pub(super) fn view(shape: Shape, near: u64, wall: Timestamp) -> (TimerView, Time
         },
     };
     (view, at)
+}
+
+/// The answer to a heartbeat that these bytes stand for. It lists this instance or not, others that are like it or not,
+/// and some more than once.
+pub(super) fn presence(
+    shape: Shape,
+    own: &Identity,
+    digests: &Arc<[Digest]>,
+    version: u64,
+    wall: Timestamp,
+) -> Presence {
+    let [joined, drain, with_view, next, many, members @ ..] = shape;
+    let joined = time(joined, wall);
+    let version = number(next, version);
+    let mut presence = if with_view % 5 == 0 {
+        Presence::unchanged(joined, version)
+    } else {
+        let copies = if many == 255 { 500 } else { 1 };
+        let members = members.into_iter().take(usize::from(many % 8));
+        Presence::new(
+            joined,
+            version,
+            members.flat_map(|byte| vec![member(byte, own, digests, wall); copies]),
+        )
+    };
+    presence.drain = drain % 6 == 0;
+    presence
+}
+
+fn member(byte: u8, own: &Identity, digests: &Arc<[Digest]>, wall: Timestamp) -> Member {
+    let identity = match byte % 4 {
+        0 => own.clone(),
+        other => Identity::new("other", Incarnation::new(other.into())).expect("a short name"),
+    };
+    let mut member = Member::new(identity, time(byte.rotate_left(3), wall));
+    member.age = match byte / 4 % 4 {
+        0 => Duration::ZERO,
+        1 => Duration::MAX,
+        few => Duration::from_millis(300) * u32::from(few),
+    };
+    member.draining = byte % 7 == 0;
+    member.digests = match byte / 16 % 4 {
+        0 => [].into(),
+        1 => [Digest::new(u64::from(byte)); 3].into(),
+        _ => digests.clone(),
+    };
+    member
 }
 
 fn number(byte: u8, near: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Exit, Failure, Missed, Overlap, Reply, Restart, Token, WaitLimit, Wake};
+use tenure_core::{Exit, Failure, Missed, Overlap, Rebalance, Reply, Restart, Token, WaitLimit, Wake};
 
 /// Something that is done to the node. Small numbers pick one of the names, leases, workers or commands so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,43 @@ pub enum Step {
         name: u8,
         wake: Wake,
     },
+    Join {
+        short: bool,
+    },
+    StartCoordinator {
+        /// One bit for each of the names.
+        workloads: u8,
+        share: ShareOptions,
+    },
+    AddWorkload {
+        index: u8,
+        name: u8,
+    },
+    RemoveWorkload {
+        index: u8,
+        name: u8,
+    },
+    DrainCoordinator(u8),
+    StopCoordinator(u8),
+    DrainAll,
+    Resume,
+    /// An operator's wish, at the store that agrees.
+    Mark {
+        drain: bool,
+    },
+    /// An answer to a heartbeat with any content.
+    Present {
+        command: u8,
+        view: Shape,
+    },
+    /// The same for an id that another node gave out.
+    ForgedPresent {
+        machine: u8,
+        view: Shape,
+    },
+    MembersHint,
+    /// The store that agrees loses its members.
+    ForgetMembers,
     Resync,
     Shutdown,
     /// The clock jumps.
@@ -94,7 +131,21 @@ pub struct TickOptions {
     pub late_limit: Option<Duration>,
 }
 
-/// What a forged record of a timer is made of, byte by byte.
+/// What a coordinator is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "all that is chosen")]
+pub struct ShareOptions {
+    /// Which of a few rules.
+    pub rule: u8,
+    /// When a member counts.
+    pub hold_down: Duration,
+    /// What becomes of work that belongs elsewhere.
+    pub rebalance: Rebalance,
+    /// When workloads are started again.
+    pub when: Restart,
+}
+
+/// What a forged record of a timer, or a view of the members, is made of, byte by byte.
 pub type Shape = [u8; 12];
 
 impl Step {
@@ -142,7 +193,7 @@ impl Bytes<'_> {
     }
 
     fn step(&mut self) -> Step {
-        match self.below(72) {
+        match self.below(100) {
             0..=2 => Step::Acquire { name: self.below(3), wait: self.wait(), max_hold: self.flag() },
             3 => Step::Release(self.byte()),
             4 => Step::Drain(self.byte()),
@@ -179,6 +230,22 @@ impl Bytes<'_> {
             57 => Step::SetWall { back: self.flag(), by: self.any_time() },
             58..=59 => Step::Yes(self.byte()),
             60..=65 => Step::Due,
+            66..=71 => Step::Poll,
+            72..=74 => Step::Join { short: self.flag() },
+            75..=78 => Step::StartCoordinator { workloads: self.byte(), share: self.share() },
+            79 => Step::AddWorkload { index: self.byte(), name: self.below(6) },
+            80 => Step::RemoveWorkload { index: self.byte(), name: self.below(6) },
+            81 if self.flag() => Step::DrainCoordinator(self.byte()),
+            81 => Step::StopCoordinator(self.byte()),
+            82 => Step::DrainAll,
+            83..=84 => Step::Resume,
+            85 => Step::Mark { drain: true },
+            86..=87 => Step::Mark { drain: false },
+            88..=91 => Step::Present { command: self.byte(), view: self.shape() },
+            92 => Step::ForgedPresent { machine: self.byte(), view: self.shape() },
+            93 => Step::MembersHint,
+            94 if self.below(4) == 0 => Step::ForgetMembers,
+            95..=97 => Step::Yes(self.byte()),
             _ => Step::Poll,
         }
     }
@@ -192,6 +259,17 @@ impl Bytes<'_> {
         };
         let late_limit = (self.below(4) == 0).then(|| self.milliseconds());
         TickOptions { schedule, missed, late_limit }
+    }
+
+    fn share(&mut self) -> ShareOptions {
+        let rule = self.below(3);
+        let hold_down = match self.below(4) {
+            0 => Duration::ZERO,
+            1 => self.any_time(),
+            _ => Duration::from_millis(500),
+        };
+        let rebalance = [Rebalance::Stop, Rebalance::Drain][usize::from(self.below(2))];
+        ShareOptions { rule, hold_down, rebalance, when: self.restart() }
     }
 
     fn shape(&mut self) -> Shape {
@@ -234,7 +312,7 @@ impl Bytes<'_> {
             9 => Reply::NotYours,
             10..=11 => Reply::Released { others_chosen: self.flag() },
             12 if self.flag() => Reply::TickTaken,
-            12 => [Reply::Watching, Reply::TickOverlaps][usize::from(self.below(2))],
+            12 => [Reply::Watching, Reply::TickOverlaps, Reply::Left][usize::from(self.below(3))],
             13 => Reply::Failed(Failure::Unknown),
             14 => Reply::Failed(Failure::NotExecuted),
             _ => Reply::Failed(Failure::Refused),

@@ -58,11 +58,27 @@ pub enum Fault {
     /// The store's wall clock is set in both directions, timers are forgotten, and not all instances ask for the same
     /// schedule.
     Wall,
+    /// Everybody is a member, too, and takes part in sharing workloads out.
+    Sharing,
+    /// Not all instances share out the same workloads by the same rule, as while a new version is rolled out.
+    Deploys,
+    /// Some instances come and go again and again.
+    Flapping,
+    /// Operators and programs drain instances, one or all, and take it back.
+    Drains,
+    /// Workloads are added and removed, and not everybody hears of it at the same time.
+    Workloads,
+    /// The heartbeats of some are lost, and nothing else.
+    Silence,
+    /// The store forgets its members.
+    Forgets,
+    /// Many instances come at once.
+    Bursts,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 33] = [
         Self::Reordering,
         Self::Delay,
         Self::Loss,
@@ -88,12 +104,20 @@ impl Fault {
         Self::Stuck,
         Self::Jobs,
         Self::Wall,
+        Self::Sharing,
+        Self::Deploys,
+        Self::Flapping,
+        Self::Drains,
+        Self::Workloads,
+        Self::Silence,
+        Self::Forgets,
+        Self::Bursts,
     ];
 }
 
 /// The classes of faults that are on.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Faults(u32);
+pub struct Faults(u64);
 
 impl Faults {
     /// None.
@@ -103,7 +127,8 @@ impl Faults {
         1 << Fault::Reordering as u32
             | 1 << Fault::Drift as u32
             | 1 << Fault::Workers as u32
-            | 1 << Fault::Jobs as u32,
+            | 1 << Fault::Jobs as u32
+            | 1 << Fault::Sharing as u32,
     );
 
     /// Each with an even chance.

@@ -15,17 +15,20 @@ use super::clock::Clock;
 use super::faults::{Fault, Faults};
 use super::invariant::Invariants;
 use super::marks::{Marks, Watcher};
-use super::member::{Condition, Member, Source};
+use super::member::{Candidacy, Condition, Member, Part, Source};
 use super::store::Store;
 use super::tape::Tape;
 use super::world::{Fact, MS, Phase, Resource, SECOND, What, World};
 use super::{MOST_MEMBERS, MOST_NAMES, Plant, Settings, TTLS, Violation};
+use crate::store::MemberAct;
 
 mod by_hand;
 mod driver;
 mod healing;
 mod jobs;
 mod network;
+mod registry;
+mod sharing;
 mod trouble;
 mod users;
 mod work;
@@ -47,7 +50,7 @@ pub struct Fleet {
     invariants: Invariants,
     watcher: Watcher,
     /// The leases whose expiry is on the agenda.
-    expiring: [bool; MOST_NAMES],
+    expiring: Vec<bool>,
     /// By how much the store's clock was set, within what is assumed.
     offset: i64,
     /// Until when what was broken beyond the assumptions goes on to hurt.
@@ -67,6 +70,7 @@ enum Happening {
     Hint { life: usize, event: Event },
     TimerRequest { life: usize, schedule: usize, id: CommandId, act: TimerAct, served: bool },
     Read { life: usize, event: Event },
+    MemberRequest { life: usize, id: CommandId, act: MemberAct, served: bool },
     Job { life: usize, schedule: usize },
     Finish { life: usize, lease: LeaseKey },
     Work { life: usize, lease: LeaseKey },
@@ -74,6 +78,11 @@ enum Happening {
     Stand { life: usize, name: usize },
     Act { member: usize },
     Strike { fault: Fault },
+    Unmark { life: Option<usize> },
+    GoOn { life: usize },
+    Configure { life: usize },
+    Flap { member: usize, times: u64 },
+    Loud { life: usize },
     Resume { member: usize },
     Start { member: usize },
     Link { member: usize },
@@ -113,6 +122,8 @@ impl Fleet {
             benign: !by_hand && faults.minus(Faults::BENIGN) == Faults::NONE,
             has_workers: by_hand || faults.has(Fault::Workers),
             names: (0..names).filter_map(|i| LeaseName::new(format!("lease-{i}")).ok()).collect(),
+            leases: names,
+            shares: None,
             timing: config.resolve(&assumed).expect("they fit"),
             schedules: Vec::new(),
             jobs: 0,
@@ -138,7 +149,7 @@ impl Fleet {
             serial: 0,
             invariants: Invariants::default(),
             watcher: Watcher::default(),
-            expiring: [false; MOST_NAMES],
+            expiring: vec![false; names],
             offset: 0,
             hurts_until: 0,
             events: 0,
@@ -148,6 +159,9 @@ impl Fleet {
         };
         if faults.has(Fault::Jobs) {
             fleet.make_schedules();
+        }
+        if faults.has(Fault::Sharing) {
+            fleet.make_shares();
         }
         for index in 0..members {
             let clock = self::clock(&mut fleet.tape, faults, index);
@@ -163,6 +177,7 @@ impl Fleet {
                 workers: Vec::new(),
                 jobs: Vec::new(),
                 timers: Vec::new(),
+                part: Part::default(),
                 heard_at: Instant::ZERO,
                 interrupted: false,
                 shut: false,
@@ -217,8 +232,12 @@ impl Fleet {
         let (members, names) = (self.world.members.len(), self.world.names.len());
         let (timing, faults) = (self.world.timing, self.settings.faults.unwrap_or_default());
         let (ttl, budget, interval) = (timing.ttl(), timing.stop_budget(), timing.renew_interval());
+        let shares = match &self.world.shares {
+            Some(shares) => format!("{shares:?}\n"),
+            None => String::new(),
+        };
         format!(
-            "{members} nodes, {names} leases, TTL {ttl:?}, stop budget {budget:?}, renewals each {interval:?}\n{faults:?}"
+            "{members} nodes, {names} leases, TTL {ttl:?}, stop budget {budget:?}, renewals each {interval:?}\n{shares}{faults:?}"
         )
     }
 
@@ -236,6 +255,7 @@ impl Fleet {
             Happening::TimerRequest { life, schedule, id, act, served } => {
                 self.arrive_timer(life, schedule, id, act, served);
             }
+            Happening::MemberRequest { life, id, act, served } => self.arrive_member(life, id, act, served),
             Happening::Job { life, schedule } => self.start_again(life, schedule),
             Happening::Finish { life, lease } => self.finish(life, lease),
             Happening::Work { life, lease } => self.work(life, lease),
@@ -246,6 +266,16 @@ impl Fleet {
             Happening::Stand { life, name } => self.stand_again(life, name),
             Happening::Act { member } => self.act(member),
             Happening::Strike { fault } => self.strike(fault),
+            Happening::Unmark { life } => self.mark(life, false),
+            Happening::GoOn { life } => self.go_on(life),
+            Happening::Configure { life } => self.configure(life),
+            Happening::Flap { member, times } => self.flap(member, times),
+            Happening::Loud { life } => {
+                if self.world.lives(life) {
+                    let member = self.place(life);
+                    self.world.members[member].part.silent = false;
+                }
+            }
             Happening::Resume { member } => self.resume(member),
             Happening::Start { member } => self.start(member),
             Happening::Link { member } => self.link(member),
@@ -264,6 +294,7 @@ impl Fleet {
                 | Happening::Answer { .. }
                 | Happening::Hint { .. }
                 | Happening::TimerRequest { .. }
+                | Happening::MemberRequest { .. }
                 | Happening::Read { .. }
         );
         let at = if self.by_hand && is_message { u64::MAX } else { at };

@@ -3,6 +3,11 @@
 use super::Violation;
 use super::world::{Fact, World};
 
+mod a2_one_owner;
+mod a3_balanced;
+mod a4_nothing_moves;
+mod a5_drains;
+mod a6_newcomers_wait;
 mod c1_claims_are_owned;
 mod c2_one_run_at_a_time;
 mod c3_claims_of_their_owner;
@@ -13,6 +18,10 @@ mod l2_no_needless_loss;
 mod l3_recovery;
 mod l4_jobs_go_on;
 mod limits_are_kept;
+mod m1_listed_is_alive;
+mod m2_views_are_right;
+mod m3_never_returns;
+mod m4_never_back;
 mod orderly_end;
 mod r1_not_yours_is_lost;
 mod r2_late_grant_goes_back;
@@ -108,6 +117,15 @@ invariants! {
     c2: c2_one_run_at_a_time::OneRunAtATime,
     c3: c3_claims_of_their_owner::OfTheirOwner,
     l4: l4_jobs_go_on::JobsGoOn,
+    m1: m1_listed_is_alive::ListedIsAlive,
+    m2: m2_views_are_right::ViewsAreRight,
+    m3: m3_never_returns::NeverReturns,
+    m4: m4_never_back::NeverBack,
+    a2: a2_one_owner::OneOwner,
+    a3: a3_balanced::IsBalanced,
+    a4: a4_nothing_moves::NothingMoves,
+    a5: a5_drains::Drains,
+    a6: a6_newcomers_wait::NewcomersWait,
     limits: limits_are_kept::Limits,
     jitter: fresh_jitter::FreshJitter,
     calm: calm::Calm,

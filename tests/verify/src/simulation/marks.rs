@@ -218,7 +218,7 @@ impl Watcher {
             Fact::ClaimNoticed { notice: Notice::GrantedTooLate { .. }, .. } => {
                 self.marks.hit(Mark::ClaimGrantedTooLate);
             }
-            Fact::ClaimNoticed { .. } => {}
+            Fact::ClaimNoticed { .. } | Fact::MemberExecuted { .. } | Fact::MemberNoticed { .. } => {}
             Fact::Started { member, lease, .. } => {
                 let candidacy = world.members[*member].candidacy(*lease);
                 if candidacy.is_some_and(|candidacy| candidacy.run.is_some() && candidacy.name != CLAIM) {
@@ -347,7 +347,12 @@ impl Watcher {
                     self.marks.hit(Mark::ReplyAfterDeadline);
                 }
             }
-            Event::Timeout | Event::Resync | Event::WorkloadExited { .. } | Event::TimerRead { .. } => {}
+            Event::Timeout
+            | Event::Resync
+            | Event::WorkloadExited { .. }
+            | Event::TimerRead { .. }
+            | Event::Present { .. }
+            | Event::MembersHint => {}
         }
     }
 
@@ -383,6 +388,8 @@ impl Watcher {
             | Command::ChangeTimer { .. }
             | Command::ClaimTick { .. }
             | Command::FinishTick { .. }
+            | Command::Heartbeat { .. }
+            | Command::Leave { .. }
             | Command::StartWorkload { .. }
             | Command::DrainWorkload { .. } => {}
         }

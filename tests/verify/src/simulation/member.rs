@@ -1,8 +1,8 @@
 //! The processes of a fleet.
 
 use tenure_core::{
-    Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, PeriodicKey, SplitMix, StopReason,
-    TimerKey, Token, WorkerKey, WorkerOptions,
+    CoordinatorKey, Event, Instant, Jitter, LeaseKey, LeaseOptions, LossReason, Node, PeriodicKey, SplitMix,
+    StopReason, TimerKey, Token, WorkerKey, WorkerOptions,
 };
 
 use super::clock::Clock;
@@ -30,6 +30,8 @@ pub(super) struct Member {
     pub(super) jobs: Vec<(PeriodicKey, usize)>,
     /// Its timers that are no job's, and which of the fleet's each is.
     pub(super) timers: Vec<(TimerKey, usize)>,
+    /// Its part in sharing workloads out.
+    pub(super) part: Part,
     /// What its clock showed when an event last went in.
     pub(super) heard_at: Instant,
     /// It was stopped while it carried out outputs, and some are left.
@@ -44,6 +46,23 @@ pub(super) struct Member {
     pub(super) alarm: Option<u64>,
     /// What came in while it was paused.
     pub(super) inbox: Vec<Event>,
+}
+
+/// The part of a process in sharing workloads out.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// Which kind of coordinator it has.
+    pub(super) kind: usize,
+    /// Its coordinator.
+    pub(super) coordinator: Option<CoordinatorKey>,
+    /// What its coordinator was asked for.
+    pub(super) options: Option<WorkerOptions>,
+    /// How often its workloads were changed.
+    pub(super) changes: u64,
+    /// Its program wants it to drain.
+    pub(super) asked: bool,
+    /// Its heartbeats don't get through.
+    pub(super) silent: bool,
 }
 
 /// Whether a process runs.
@@ -103,6 +122,8 @@ pub(super) struct Worker {
     pub(super) options: WorkerOptions,
     /// It was told to end.
     pub(super) draining: bool,
+    /// A coordinator has made it.
+    pub(super) share: bool,
 }
 
 impl Worker {
@@ -160,6 +181,11 @@ impl Member {
 
     pub(super) fn candidacy_mut(&mut self, lease: LeaseKey) -> Option<&mut Candidacy> {
         self.candidacies.iter_mut().find(|candidacy| candidacy.lease == lease)
+    }
+
+    /// The workloads that belong to it, as it sees it.
+    pub(super) fn shares(&self) -> impl Iterator<Item = usize> {
+        self.workers.iter().filter(|worker| worker.share && !worker.draining).map(|worker| worker.name)
     }
 
     /// Whether work may start there under this name now.

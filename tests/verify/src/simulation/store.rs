@@ -1,11 +1,13 @@
 //! The store of a fleet: the model, its clock, and the bugs that are planted in it.
 
-use tenure_core::{Command, Instant, LeaseName, Reply, TimerName, Timestamp, Token};
-use tenure_store::{StoreTime, TimerAct, TimerAnswer, TimerRecord};
+use std::time::Duration;
+
+use tenure_core::{Command, Identity, Instant, LeaseName, Reply, TimerName, Timestamp, Token};
+use tenure_store::{Answer, DrainMark, MemberEntry, Outcome, StoreTime, TimerAct, TimerAnswer, TimerRecord};
 
 use super::Plant;
 use super::clock::Clock;
-use crate::store::{ModelStore, Record, Waiter, Woken};
+use crate::store::{MemberAct, ModelStore, Record, Waiter, Woken};
 
 /// A store in a fleet.
 #[derive(Clone, Debug)]
@@ -82,9 +84,52 @@ impl Store {
         Timestamp::from_nanos(i64::try_from(self.wall.at(now).as_nanos()).unwrap_or(i64::MAX))
     }
 
+    fn time(&self, now: u64) -> StoreTime {
+        StoreTime { wall: self.wall(now), now: self.clock.at(now) }
+    }
+
+    /// All members that are listed at `now`, in true time.
+    pub(super) fn members(&self, now: u64) -> Vec<MemberEntry> {
+        self.model.members.list(None, usize::MAX, self.time(now))
+    }
+
+    /// Carries out an operator's wish at `now`, in true time; tells whom it concerns, and whether others see it.
+    pub(super) fn mark(&mut self, now: u64, mark: &DrainMark) -> (Vec<Identity>, bool) {
+        let time = self.time(now);
+        self.model.members.mark(mark, time)
+    }
+
+    /// Carries out what a process asks about its membership at `now`, in true time; tells also whether others see it.
+    pub(super) fn execute_member(&mut self, now: u64, act: &MemberAct) -> (Outcome, bool) {
+        let time = self.time(now);
+        let mut act = act.clone();
+        if let (Some(Plant::NoTombstone), MemberAct::Leave(leave)) = (self.plant, &mut act) {
+            leave.ttl = Duration::ZERO;
+        }
+        let (mut outcome, changed) = self.model.execute_member(time, &act);
+        if let (MemberAct::Beat(beat), Ok(Answer::Heartbeat(presence))) = (&act, &mut outcome) {
+            match self.plant {
+                Some(Plant::BeatClearsMark) => {
+                    let (instance, incarnation) =
+                        (beat.identity.instance().into(), beat.identity.incarnation());
+                    let mark = DrainMark { instance, incarnation: Some(incarnation), drain: false };
+                    self.model.members.mark(&mark, time);
+                }
+                Some(Plant::VersionStays) => {
+                    if let Some(known) = beat.known {
+                        (presence.version, presence.members) = (known, None);
+                    }
+                }
+                Some(Plant::JoinedAnew) => presence.joined = time.wall,
+                _ => {}
+            }
+        }
+        (outcome, changed)
+    }
+
     /// Carries out an operation on a timer at `now`, in true time.
     pub(super) fn execute_timer(&mut self, now: u64, name: &TimerName, act: &TimerAct) -> TimerAnswer {
-        let time = StoreTime { wall: self.wall(now), now: self.clock.at(now) };
+        let time = self.time(now);
         let mut act = act.clone();
         if self.ignores_floor
             && let TimerAct::Claim(claim) = &mut act

@@ -6,14 +6,16 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::{
-    Command, CommandId, Deadlines, Event, Exit, Instant, LeaseKey, LeaseName, LeaseTiming, Missed, Notice,
-    Overlap, Reply, TimerName, Token, WorkerKey,
+    Command, CommandId, Deadlines, Event, Exit, Identity, Instant, LeaseKey, LeaseName, LeaseTiming, Missed,
+    Notice, Overlap, Reply, TimerName, Token, WorkerKey,
 };
-use tenure_store::{TimerAct, TimerAnswer, TimerRecord};
+use tenure_store::{MemberEntry, Outcome, TimerAct, TimerAnswer, TimerRecord};
 
+use super::LONGEST_DELAY;
 use super::member::{Member, Worker};
+use super::shares::Shares;
 use super::store::Store;
-use crate::store::{Record, Waiter};
+use crate::store::{MemberAct, Record, Waiter};
 
 /// A millisecond of true time.
 pub(super) const MS: u64 = 1_000_000;
@@ -31,8 +33,12 @@ pub(super) struct World {
     pub(super) benign: bool,
     /// Workers are among those who want leases.
     pub(super) has_workers: bool,
-    /// The names of the leases.
+    /// The names of the leases; those of workloads that are shared out stand at the end.
     pub(super) names: Vec<LeaseName>,
+    /// How many of these are no workload's.
+    pub(super) leases: usize,
+    /// What is shared out.
+    pub(super) shares: Option<Shares>,
     /// The timing of all leases.
     pub(super) timing: LeaseTiming,
     /// The periodic jobs, and, behind them, the timers that are no job's.
@@ -107,6 +113,31 @@ impl World {
     /// Whether what this member believes must be true: neither its clock nor the store broke the assumptions.
     pub(super) fn trusts(&self, member: usize) -> bool {
         self.now >= self.trusted_from && self.now >= self.members[member].trusted_from
+    }
+
+    /// Which process this is.
+    pub(super) fn life(identity: &Identity) -> usize {
+        identity.incarnation().as_u128() as usize
+    }
+
+    /// Whether the members are listed for as long as they should be: the store's clock has not been wrong for a while.
+    pub(super) fn trusts_listing(&self) -> bool {
+        let ttl = self.shares.as_ref().map_or(0, Shares::listed_for);
+        self.now >= self.trusted_from.saturating_add(ttl + 3 * SECOND)
+    }
+
+    /// Whether somebody of the core may work: not all of them drain.
+    pub(super) fn may_work(&self) -> bool {
+        self.members.iter().any(|member| member.core && !member.node.is_draining())
+    }
+
+    /// How long a healthy fleet takes until each workload has the owner that it belongs to, in true time; nothing if
+    /// none are shared out.
+    pub(super) fn shared_out_after(&self) -> u64 {
+        let Some(shares) = &self.shares else { return 0 };
+        // Whoever has it by an earlier plan gives it back after its grace and its hard stop, or its record is over.
+        let handed_over = self.timing.outlived_after() + self.timing.ttl() + LONGEST_DELAY * 102 / 100;
+        (shares.agreed_after() + handed_over).as_nanos() as u64 + SECOND
     }
 
     /// The place of a timer among the schedules.
@@ -192,6 +223,26 @@ pub(super) enum Fact<'a> {
         member: usize,
         /// The job and the number of the tick.
         run: (usize, u64),
+        /// What.
+        notice: &'a Notice,
+    },
+    /// The store has carried out what a process asked about its membership.
+    MemberExecuted {
+        /// The process that sent it.
+        life: usize,
+        /// What it was.
+        act: &'a MemberAct,
+        /// What was listed of it before.
+        before: Option<&'a MemberEntry>,
+        /// What the store answers.
+        outcome: &'a Outcome,
+        /// All who are listed afterwards.
+        listed: &'a [MemberEntry],
+    },
+    /// A node has said something about its membership, its drain, or what it shares out.
+    MemberNoticed {
+        /// Where.
+        member: usize,
         /// What.
         notice: &'a Notice,
     },
@@ -317,6 +368,12 @@ pub(super) enum What {
     Drain,
     Stand,
     Stuck,
+    Marked,
+    Unmarked,
+    DrainAll,
+    GoOn,
+    Silenced,
+    MembersForgotten,
 }
 
 impl fmt::Display for Fact<'_> {
@@ -347,6 +404,10 @@ impl fmt::Display for Fact<'_> {
             Self::ClaimNoticed { member, run: (job, tick), notice } => {
                 write!(f, "node {member} says of tick {tick} of job {job}: {notice:?}")
             }
+            Self::MemberExecuted { life, act, outcome, listed, .. } => {
+                write!(f, "store: process {life}: {act:?} -> {outcome:?}, {} are listed", listed.len())
+            }
+            Self::MemberNoticed { member, notice } => write!(f, "node {member} says {notice:?}"),
             Self::Heard { member, event } => write!(f, "node {member} hears {event:?}"),
             Self::Emitted { member, command } => write!(f, "node {member} emits {command}"),
             Self::Noticed { member, name, notice, .. } => {

@@ -12,7 +12,7 @@ use super::{Condition, Fact, Fault, Fleet, Happening, Phase, SECOND, Violation};
 /// One event brings a node to say this much at most.
 const MOST_OUTPUTS: usize = 10_000;
 /// How late a driver may be where messages are slow.
-const LATE: Duration = Duration::from_millis(20);
+pub(super) const LATE: Duration = Duration::from_millis(20);
 
 impl Fleet {
     pub(super) fn input(&mut self, member: usize, event: Event) {
@@ -102,6 +102,7 @@ impl Fleet {
             | Command::ChangeTimer { .. }
             | Command::ClaimTick { .. }
             | Command::FinishTick { .. } => self.send_timer(member, &command),
+            Command::Heartbeat { .. } | Command::Leave { .. } => self.send_member(member, &command),
             Command::Renew { lease, .. } if self.world.members[member].node.claim(*lease).is_some() => {
                 self.send_timer(member, &command);
             }
@@ -136,6 +137,16 @@ impl Fleet {
             | Notice::Restarting { worker, .. }
             | Notice::Stuck { worker, .. }
             | Notice::WorkerEnded { worker } => self.worker_notice(member, *worker, notice),
+            Notice::Joined { .. }
+            | Notice::MembersChanged { .. }
+            | Notice::HeartbeatFailed { .. }
+            | Notice::Left
+            | Notice::Draining { .. }
+            | Notice::Drained
+            | Notice::Resumed
+            | Notice::WorkloadAssigned { .. }
+            | Notice::WorkloadDropped { .. }
+            | Notice::CoordinatorEnded { .. } => self.member_notice(member, notice),
             _ => match notice.lease() {
                 Some(lease) => self.lease_notice(member, lease, notice, cause),
                 None => self.timer_notice(member, notice),
@@ -209,7 +220,9 @@ impl Fleet {
         self.note(&Fact::WorkerNoticed { member, worker: &worker, notice });
         if let Notice::WorkerEnded { .. } = notice {
             self.world.members[member].workers.retain(|worker| worker.key != key);
-            self.plan_stand(life, worker.name);
+            if !worker.share {
+                self.plan_stand(life, worker.name);
+            }
         }
     }
 

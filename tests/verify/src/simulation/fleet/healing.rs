@@ -25,6 +25,7 @@ impl Fleet {
             let member = (first + nth) % members;
             if nth < broken { self.break_for_good(member) } else { self.mend(member) }
         }
+        self.mend_shares();
         self.struck(None, What::Healed);
         for member in 0..members {
             if self.world.members[member].core {
@@ -41,6 +42,7 @@ impl Fleet {
                 | Happening::Answer { .. }
                 | Happening::Hint { .. }
                 | Happening::TimerRequest { .. }
+                | Happening::MemberRequest { .. }
                 | Happening::Read { .. } => {
                     let soon = self.world.now + self.tape.of(Fault::Delay).below(20 * MS);
                     self.plan(at.min(soon), what);
@@ -54,6 +56,11 @@ impl Fleet {
                 | Happening::Expire { .. } => self.plan(at, what),
                 Happening::Act { .. }
                 | Happening::Strike { .. }
+                | Happening::Unmark { .. }
+                | Happening::GoOn { .. }
+                | Happening::Configure { .. }
+                | Happening::Flap { .. }
+                | Happening::Loud { .. }
                 | Happening::Resume { .. }
                 | Happening::Start { .. }
                 | Happening::Link { .. }
@@ -104,7 +111,7 @@ impl Fleet {
         let (now, outlived) = (self.world.now, self.outlived());
         let rate = drift(&mut self.tape, self.faults, member);
         let node = &mut self.world.members[member];
-        (node.asks, node.hears, node.core) = (true, true, true);
+        (node.asks, node.hears, node.core, node.part.silent) = (true, true, true, false);
         node.clock.set_rate(now, rate);
         if node.trusted_from == u64::MAX {
             node.trusted_from = now + outlived;
@@ -126,12 +133,13 @@ impl Fleet {
             self.plan(now + 10 * MS, Happening::Finish { life, lease });
         }
         // Somebody stands for each name: a worker, if one is there that goes on.
-        for name in 0..self.world.names.len() {
+        for name in 0..self.world.leases {
             let goes_on = |worker: &Worker| worker.name == name && !worker.draining;
             if !self.world.members[member].workers.iter().any(goes_on) {
                 self.stand(member, name);
             }
         }
+        self.take_part(member);
         self.start_missing(member);
         self.pump(member, None);
         self.resync(member);
@@ -140,7 +148,16 @@ impl Fleet {
     /// Gives the core the time that it may take, and a TTL in which to come to rest.
     pub(in crate::simulation) fn recover(&mut self) {
         let Phase::Healed { since } = self.world.phase else { return };
-        self.run_until(since + Recovery::bound(&self.world) + self.world.timing.ttl().as_nanos() as u64);
+        let bound = Recovery::bound(&self.world).max(self.world.shared_out_after());
+        self.run_until(since + bound + self.world.timing.ttl().as_nanos() as u64);
+    }
+
+    /// Gives those that are left the time to take over what one of them had.
+    pub(in crate::simulation) fn mourn(&mut self) {
+        self.run_for((self.world.timing.ttl() * 2).as_nanos() as u64);
+        if let Phase::Bereft { since, .. } = self.world.phase {
+            self.run_until(since + self.world.shared_out_after());
+        }
     }
 
     /// The core has recovered.
@@ -162,6 +179,10 @@ impl Fleet {
             return;
         }
         let victim = holders[self.tape.base().pick(holders.len())];
+        let others = self.world.members.iter().enumerate().filter(|(other, _)| *other != victim);
+        if !others.into_iter().any(|(_, node)| node.core && !node.node.is_draining()) {
+            return;
+        }
         self.world.phase = Phase::Bereft { since: self.world.now, victim };
         self.check();
         self.world.members[victim].core = false;

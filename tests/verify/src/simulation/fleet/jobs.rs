@@ -162,7 +162,7 @@ impl Fleet {
     pub(super) fn run_notice(&mut self, member: usize, key: WorkerKey, notice: &Notice) {
         let options = WorkerOptions::new(LeaseOptions::new(self.world.timing));
         // It is over after its one run, as if it were drained.
-        let worker = Worker { key, name: CLAIM, options, draining: true };
+        let worker = Worker { key, name: CLAIM, options, draining: true, share: false };
         self.note(&Fact::WorkerNoticed { member, worker: &worker, notice });
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tenure_core::{Event, Token, Wake};
 
 use super::super::store::Absence;
-use super::{Condition, Fault, Fleet, Happening, Phase, SECOND, STEP, What, drift};
+use super::{Condition, Fault, Fleet, Happening, Part, Phase, SECOND, STEP, What, drift};
 
 /// What strikes now and then; the other faults concern single messages and users.
-pub(super) const STRIKES: [Fault; 12] = [
+pub(super) const STRIKES: [Fault; 18] = [
     Fault::Partition,
     Fault::Crash,
     Fault::Pause,
@@ -21,6 +21,12 @@ pub(super) const STRIKES: [Fault; 12] = [
     Fault::Slow,
     Fault::Lies,
     Fault::Wall,
+    Fault::Flapping,
+    Fault::Drains,
+    Fault::Workloads,
+    Fault::Silence,
+    Fault::Forgets,
+    Fault::Bursts,
 ];
 /// The longest time between two strikes of a kind.
 const LULL: u64 = 6 * SECOND;
@@ -65,6 +71,15 @@ impl Fleet {
             }
             Fault::Lies => self.lie(member),
             Fault::Wall => self.upset_timers(),
+            Fault::Drains => self.strike_drain(member),
+            Fault::Workloads => self.strike_workloads(),
+            Fault::Flapping if self.tape.of(fault).one_in(2) => {
+                let times = 1 + self.tape.of(fault).below(4);
+                self.flap(member, times);
+            }
+            Fault::Silence => self.silence(member),
+            Fault::Forgets => self.forget_members(),
+            Fault::Bursts if self.tape.of(fault).one_in(3) => self.burst(),
             _ => {}
         }
     }
@@ -104,6 +119,7 @@ impl Fleet {
         node.workers.clear();
         node.jobs.clear();
         node.timers.clear();
+        node.part = Part::default();
         node.interrupted = false;
         node.inbox.clear();
         node.alarm = None;
@@ -238,6 +254,7 @@ impl Fleet {
     fn wipe(&mut self) {
         self.world.store.model.records.clear();
         self.world.store.model.timers.clear();
+        self.forget_members();
         self.world.forgotten.fill(true);
         self.world.trusted_from = self.world.trusted_from.max(self.world.now + self.outlived());
         self.struck(None, What::StoreWiped);
@@ -273,13 +290,14 @@ impl Fleet {
     fn lie(&mut self, member: usize) {
         let lane = self.tape.of(Fault::Lies);
         let name = lane.pick(self.world.names.len());
-        let wake = match lane.below(4) {
+        let wake = match lane.below(5) {
             0 => Wake::Free { chosen: false },
             1 => Wake::Free { chosen: true },
             2 => {
                 let ttl = Duration::from_nanos(lane.below(3 * SECOND));
                 Wake::Held { token: Token::new(lane.below(100)), ttl }
             }
+            3 => return self.input(member, Event::MembersHint),
             _ => return self.resync(member),
         };
         self.input(member, Event::Hint { name: self.world.names[name].clone(), wake });

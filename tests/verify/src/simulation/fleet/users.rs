@@ -9,18 +9,19 @@ use crate::simulation::member::{Candidacy, Worker};
 use crate::simulation::{FIRST_DELAY, LONGEST_DELAY};
 
 /// How long work may take to end when its holder chooses to stop.
-const GRACE: Duration = Duration::from_millis(300);
+pub(super) const GRACE: Duration = Duration::from_millis(300);
 
 impl Fleet {
     /// A process enters what it stands for.
     pub(super) fn campaign(&mut self, member: usize) {
-        for name in 0..self.world.names.len() {
+        for name in 0..self.world.leases {
             let crowd =
                 if self.faults.has(Fault::Crowd) { self.tape.at(Fault::Crowd, member).below(3) } else { 0 };
             for _ in 0..=crowd {
                 self.stand(member, name);
             }
         }
+        self.take_part(member);
         self.start_missing(member);
         self.pump(member, None);
     }
@@ -61,7 +62,7 @@ impl Fleet {
         let Ok(key) = node.node.start_worker(now, self.world.names[name].clone(), options.clone()) else {
             return;
         };
-        node.workers.push(Worker { key, name, options, draining: false });
+        node.workers.push(Worker { key, name, options, draining: false, share: false });
     }
 
     pub(super) fn lease_options(&mut self, member: usize) -> LeaseOptions {
@@ -81,7 +82,8 @@ impl Fleet {
     /// Whoever ended comes again, after a while.
     pub(super) fn plan_stand(&mut self, life: usize, name: usize) {
         if !self.by_hand {
-            let at = self.world.now + SECOND / 50;
+            let draining = self.world.members[self.place(life)].node.is_draining();
+            let at = self.world.now + if draining { SECOND } else { SECOND / 50 };
             let spread = if self.faults.has(Fault::Crowd) { SECOND / 2 } else { 0 };
             let at = at + self.tape.at(Fault::Crowd, self.place(life)).below(spread);
             self.plan(at, Happening::Stand { life, name });
@@ -125,6 +127,14 @@ impl Fleet {
         let Candidacy { lease, worker, name, work, run, .. } = self.world.members[member].candidacies[index];
         if run.is_some() {
             return self.act_on_job(member, lease, work.is_some(), action, little);
+        }
+        if name >= self.world.leases {
+            // What a coordinator has started is its own affair.
+            if action == 1 && work.is_some() {
+                self.exited(member, lease, Exit::Completed);
+                self.pump(member, None);
+            }
+            return;
         }
         let now = self.reads_clock(member);
         match (action, worker) {

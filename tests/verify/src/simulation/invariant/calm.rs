@@ -23,6 +23,7 @@ struct Span {
     hints: u64,
     requests: BTreeMap<LeaseKey, u64>,
     reads: BTreeMap<TimerKey, u64>,
+    beats: u64,
 }
 
 /// What a node hears, emits and says for each lease of the fleet, in a TTL or a second: users don't act by TTLs.
@@ -39,6 +40,7 @@ impl Invariant for Calm {
         | Fact::Noticed { member, .. }
         | Fact::ClaimNoticed { member, .. }
         | Fact::TimerNoticed { member, .. }
+        | Fact::MemberNoticed { member, .. }
         | Fact::WorkerNoticed { member, .. }) = fact
         else {
             return Ok(());
@@ -54,7 +56,9 @@ impl Invariant for Calm {
             format!("node {member} did {} things within {} ns", span.done, world.now - span.begin)
         })?;
         match fact {
-            Fact::Heard { event: Event::Hint { .. } | Event::Resync, .. } => span.hints += 1,
+            Fact::Heard { event: Event::Hint { .. } | Event::MembersHint | Event::Resync, .. } => {
+                span.hints += 1
+            }
             Fact::Emitted {
                 command:
                     Command::Acquire { lease, .. }
@@ -78,6 +82,12 @@ impl Invariant for Calm {
                 *reads += 1;
                 ensure(*reads <= MOST_REQUESTS * (1 + ttl / SECOND), || {
                     format!("node {member} asked {reads} times within a TTL for {timer}")
+                })?;
+            }
+            Fact::Emitted { command: Command::Heartbeat { .. } | Command::Leave { .. }, .. } => {
+                span.beats += 1;
+                ensure(span.beats <= MOST_REQUESTS * (1 + ttl / SECOND) + 2 * span.hints, || {
+                    format!("node {member} has beaten {} times within a TTL", span.beats)
                 })?;
             }
             _ => {}

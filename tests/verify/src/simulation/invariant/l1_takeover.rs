@@ -3,7 +3,6 @@ use std::time::Duration;
 use tenure_core::Notice;
 
 use super::{Invariant, ensure};
-use crate::simulation::member::CLAIM;
 use crate::simulation::world::{Fact, MS, Phase, World};
 
 /// L1: "When a holder dies, a healthy candidate holds the lease a TTL (by the slower of the store's clock and its own),
@@ -56,7 +55,7 @@ impl Invariant for Takeover {
         if self.begun != Some(since) {
             self.begun = Some(since);
             let held = world.members[victim].candidacies.iter();
-            let held = held.filter(|candidacy| candidacy.held.is_some() && candidacy.name != CLAIM);
+            let held = held.filter(|candidacy| candidacy.held.is_some() && candidacy.name < world.leases);
             self.due = held.map(|candidacy| (candidacy.name, Self::due(world, candidacy.name))).collect();
         }
         for (name, due) in &self.due {

@@ -41,9 +41,10 @@ impl Invariant for Recovery {
             // The takeover of a dead holder has its own bound.
             Phase::Bereft { since, .. } => since,
         };
-        self.seen.resize(world.names.len(), 0);
+        self.seen.resize(world.leases, 0);
         for (name, seen) in self.seen.iter_mut().enumerate() {
-            if world.members.iter().any(|member| member.core && member.is_valid(world.now, name)) {
+            let idle = !world.may_work();
+            if idle || world.members.iter().any(|member| member.core && member.is_valid(world.now, name)) {
                 *seen = world.now;
             }
             let since = (*seen).max(begin);

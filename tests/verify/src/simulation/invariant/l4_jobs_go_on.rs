@@ -53,6 +53,9 @@ impl Invariant for JobsGoOn {
             Phase::Settled => 0,
             Phase::Bereft { since, .. } => since,
         };
+        if !world.may_work() {
+            self.seen.fill(world.now);
+        }
         for job in 0..world.jobs {
             // A lease of others may be held for as long as they like.
             if world.schedules[job].lease.is_some() {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tenure_core::{Exit, Instant, Notice, Restart, WorkerKey};
 
@@ -62,6 +63,15 @@ impl Invariant for CampaignsAgain {
             }
             Fact::Polled { member, .. } => {
                 let node = &world.members[*member];
+                if node.node.is_draining() {
+                    // It may begin to rest when the drain is taken back.
+                    for (key, due) in self.due.get_mut(&node.life).into_iter().flatten() {
+                        let worker = node.workers.iter().find(|worker| worker.key == *key);
+                        let rest = worker.map_or(Duration::ZERO, |it| it.options.restart.longest_delay());
+                        due.by = node.heard_at + rest;
+                    }
+                    return Ok(());
+                }
                 for (key, due) in self.due.get(&node.life).into_iter().flatten() {
                     ensure(node.heard_at < due.by, || {
                         format!(

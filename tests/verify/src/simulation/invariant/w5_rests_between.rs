@@ -17,6 +17,11 @@ impl Invariant for RestsBetween {
     const NAME: &'static str = "W5 workers rest between their runs";
 
     fn observe(&mut self, fact: &Fact<'_>, world: &World) -> Result<(), String> {
+        if let Fact::MemberNoticed { member, notice: Notice::Resumed } = fact {
+            // Whoever was kept from working goes on at once.
+            let life = world.members[*member].life;
+            self.rests.retain(|(other, _), _| *other != life);
+        }
         let Fact::WorkerNoticed { member, worker, notice } = fact else { return Ok(()) };
         let (key, now) = ((world.members[*member].life, worker.key), world.members[*member].heard_at);
         match notice {
