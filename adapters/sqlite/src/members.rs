@@ -157,10 +157,10 @@ impl Transaction<'_> {
 
     /// Whether the members are others than before, and when they may be.
     pub(crate) fn fleet_sight(&self) -> rusqlite::Result<FleetSight> {
-        let next_end: Option<i64> = self
+        let next_end = self
             .connection
             .prepare_cached("SELECT min(expires) FROM member WHERE listed = 1 AND format = ?1")?
-            .query_row([ROW_FORMAT], |row| row.get(0))?;
+            .query_row([ROW_FORMAT], |row| Ok(row.get_ref(0)?.as_i64_or_null().unwrap_or_default()))?;
         let next_end = next_end.map(|end| Instant::from_nanos(u64::try_from(end).unwrap_or(0)));
         Ok(FleetSight { version: self.members_version()?, next_end })
     }
@@ -235,12 +235,12 @@ impl Transaction<'_> {
 
     /// The version of the view. One that was lost, or can't be, is taken for none: the next is above the wall clock.
     fn members_version(&self) -> rusqlite::Result<u64> {
-        let version: Option<i64> = self
+        let version = self
             .connection
             .prepare_cached("SELECT version FROM fleet WHERE one = 1")?
-            .query_row([], |row| row.get(0))
+            .query_row([], |row| Ok(row.get_ref(0)?.as_i64().ok()))
             .optional()?;
-        Ok(version.and_then(|version| u64::try_from(version).ok()).unwrap_or(0))
+        Ok(version.flatten().and_then(|version| u64::try_from(version).ok()).unwrap_or(0))
     }
 
     /// What others see has changed: gives the view its next version.

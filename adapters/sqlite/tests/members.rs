@@ -133,7 +133,7 @@ fn processes_see_each_other_and_hear_of_each_other_in_milliseconds() {
     let (a, b) = (identity("a", 1).to_string(), identity("b", 2).to_string());
     let mut first = Other::start(&folder, "", 1);
     assert_eq!(first.ask("listen"), ["listening"]);
-    assert_eq!(first.ask("beat a 1 60000"), [a.clone()]);
+    assert_eq!(first.ask("beat a 1 60000"), std::slice::from_ref(&a));
     let mut second = Other::start(&folder, "", 2);
     assert_eq!(second.ask("listen"), ["listening"]);
     let mut delays = Vec::new();

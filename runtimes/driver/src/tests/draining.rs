@@ -8,6 +8,9 @@ use super::sharing::{Works, dutiful};
 use super::*;
 use crate::{AcquireError, CoordinatorStatus, Ctx, DrainReason, NotDrained, Stuck, WorkerStatus};
 
+/// How long it takes until all have heard of a change: heartbeats keep some distance.
+const HINTED: Duration = Duration::from_millis(250);
+
 fn drained(world: &World, tenure: &Tenure) -> Result<(), NotDrained> {
     world.runtime.block_on(tenure.drain())
 }
@@ -30,12 +33,16 @@ fn a_drain_ends_all_that_is_held_and_others_go_on_at_once() {
     let draining = spawn(&world.runtime, first.draining());
     let begun = world.now();
     assert_eq!(drained(&world, &first), Ok(()));
-    world.settle();
+    assert_eq!(world.now(), begun);
+    world.runtime.advance(HINTED);
     assert_eq!(*draining.lock().unwrap(), Some(DrainReason::Program));
     assert!(first.is_draining() && !second.is_draining());
-    assert_eq!((b.mine().len(), works.running().len(), world.now()), (6, 6, begun));
+    assert_eq!((b.mine().len(), works.running().len()), (6, 6));
     assert!(matches!(heir.status(), WorkerStatus::Working { .. }));
-    assert_eq!(leader.status(), WorkerStatus::Waiting, "it goes on when the drain is taken back");
+    assert!(
+        matches!(leader.status(), WorkerStatus::Resting { .. }),
+        "it goes on when the drain is taken back"
+    );
     assert_eq!(a.status(), CoordinatorStatus::Sharing { assigned: 0, working: 0 });
     let view = second.view().unwrap();
     let draining: BTreeMap<_, _> =
@@ -241,8 +248,8 @@ fn an_operators_drain_is_heard_at_once_and_can_be_taken_back() {
     let draining = spawn(&world.runtime, blue.draining());
     assert_eq!(world.runtime.block_on(operator.mark("blue", true)).unwrap(), [blue.identity().clone()]);
     world.runtime.block_on(blue.drained());
-    world.runtime.advance(SECOND);
-    assert!(world.now().saturating_since(begun) <= 2 * SECOND, "it is hinted");
+    world.runtime.advance(HINTED);
+    assert!(world.now().saturating_since(begun) <= 2 * HINTED, "it is hinted");
     assert_eq!(*draining.lock().unwrap(), Some(DrainReason::Operator));
     assert_eq!((a.mine().len(), b.mine().len()), (0, 4));
     let entries = world.runtime.block_on(operator.members()).unwrap();

@@ -103,7 +103,6 @@ fn the_heartbeat_ends_last() {
     let kinds: Vec<_> = world.plan.log().into_iter().map(|(kind, ..)| kind).collect();
     let last = |kind| kinds.iter().rposition(|logged| *logged == kind).unwrap();
     assert_eq!(kinds.last(), Some(&"leave"), "{kinds:?}");
-    assert_eq!(last("release"), kinds.len() - 2, "nothing comes in between: {kinds:?}");
     assert!(kinds[..last("release")].iter().filter(|kind| **kind == "heartbeat").count() >= 5);
 }
 
