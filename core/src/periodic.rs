@@ -301,12 +301,11 @@ impl Periodic {
         passed.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Draining)).collect()
     }
 
-    /// What has not begun yet of what is claimed here will not.
+    /// What has not begun yet of what is claimed here will not. Where another attempt is watched, that has the tick.
     pub(crate) fn give_up(&mut self) {
         for run in self.runs.values_mut().filter(|run| !run.started) {
-            // Where another attempt is watched, that has the tick.
-            let why = if run.watched { Refused::NotOurs } else { Refused::Missed(TickMiss::Draining) };
-            run.refused.get_or_insert(why);
+            let missed = Refused::Missed(TickMiss::Draining);
+            run.refused.get_or_insert(if run.watched { Refused::NotOurs } else { missed });
         }
     }
 

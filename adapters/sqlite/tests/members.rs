@@ -108,6 +108,19 @@ fn a_killed_member_is_gone_by_its_ttl_alone_when_early_takeover_is_off_on_either
 }
 
 #[test]
+fn a_mark_does_not_make_a_member_the_operators() {
+    let folder = Folder::new();
+    let store = folder.store();
+    try_beat(&store, beat("ours", 2, 1, TTL)).unwrap();
+    let mut operator = Other::start(&folder, "", 1);
+    assert_eq!(operator.ask("mark ours"), [identity("ours", 2).to_string()]);
+    operator.kill();
+    let other = folder.store();
+    assert_eq!(seen(&other, beat("theirs", 3, 1, TTL)), [identity("ours", 2), identity("theirs", 3)]);
+    assert!(try_beat(&store, beat("ours", 2, 2, TTL)).unwrap().drain);
+}
+
+#[test]
 fn a_frozen_member_is_not_dead_and_a_copy_of_its_lock_keeps_it() {
     let folder = Folder::new();
     let store = folder.store();

@@ -152,8 +152,12 @@ impl Instance {
         }
     }
 
+    const fn name_weight(self, workload: u64) -> u64 {
+        mix(workload ^ self.name)
+    }
+
     const fn weight(self, workload: u64) -> Weight {
-        Weight { name: mix(workload ^ self.name), incarnation: mix(workload ^ self.incarnation) }
+        Weight { name: self.name_weight(workload), incarnation: mix(workload ^ self.incarnation) }
     }
 }
 
@@ -184,8 +188,19 @@ struct Kept {
 
 /// The next choice of a workload after the last one; `None` after all of them.
 fn best_after(last: Option<Preference>, workload: u64, instances: &[Instance]) -> Option<Preference> {
-    let all = instances.iter().enumerate();
-    let all =
-        all.map(|(place, instance)| Preference { weight: instance.weight(workload), place: Reverse(place) });
-    all.filter(|preference| last.is_none_or(|last| *preference < last)).max()
+    let mut best: Option<Preference> = None;
+    for (place, instance) in instances.iter().enumerate() {
+        // Most of them are passed over by half of their weight.
+        let name = instance.name_weight(workload);
+        if best.is_some_and(|best| name < best.weight.name)
+            || last.is_some_and(|last| name > last.weight.name)
+        {
+            continue;
+        }
+        let preference = Preference { weight: instance.weight(workload), place: Reverse(place) };
+        if last.is_none_or(|last| preference < last) {
+            best = best.max(Some(preference));
+        }
+    }
+    best
 }

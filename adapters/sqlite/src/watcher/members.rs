@@ -46,6 +46,11 @@ impl MemberWatch {
         self.dirty = true;
     }
 
+    #[cfg(test)]
+    pub(super) const fn never_looks(&mut self) {
+        self.next_look = Instant::MAX;
+    }
+
     /// These handles ended, or are about to; tells whether their locks are to be tried.
     pub(super) fn suspect(&mut self, ended: &[HandleId]) -> bool {
         if ended.is_empty() {

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{Token, Wake};
-use tenure_store::{Acquired, Hint, Hints, Renewed, Store, TimerAnswer};
+use tenure_store::{Acquired, DrainMark, Hint, Hints, Renewed, Store, TimerAnswer};
 
 use crate::common::*;
 
@@ -172,6 +172,11 @@ fn the_other_process() {
                 let beat = beat(instance, number, n.parse().unwrap(), millis(ttl));
                 let seen: Vec<String> = seen(&store, beat).iter().map(ToString::to_string).collect();
                 println!("> {}", seen.join(" "));
+            }
+            ["mark", instance] => {
+                let mark = DrainMark { instance: instance.into(), incarnation: None, drain: true };
+                let marked = block_on(store.mark(mark)).unwrap();
+                println!("> {}", marked.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
             }
             ["listen"] => {
                 let hints = store.hints().unwrap();

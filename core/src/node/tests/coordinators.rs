@@ -199,7 +199,7 @@ fn a_candidacy_for_what_belongs_elsewhere_is_given_up() {
     assert_eq!(dropped(&outputs).len(), 2);
     assert_eq!(failures(&outputs).len(), 2);
     let ended = |notice: &&Notice| matches!(notice, Notice::WorkerEnded { .. });
-    assert_eq!(notices(&outputs).iter().copied().filter(|notice| ended(&notice)).count(), 2);
+    assert_eq!(notices(&outputs).iter().copied().filter(ended).count(), 2);
 }
 
 #[test]

@@ -359,6 +359,19 @@ fn a_job_claims_nothing_while_the_instance_drains_and_tells_which_ticks_it_leave
 }
 
 #[test]
+fn a_tick_that_another_instance_runs_is_not_told_of_as_left_to_others() {
+    let mut options = PeriodicOptions::new(every(1_000), options());
+    options.attempts = 2;
+    let mut bench = Bench::new(options);
+    let outputs = bench.to(1_050);
+    let id = commands(&outputs).into_iter().find(is_claim).and_then(|command| command.id());
+    bench.reply(id.expect("a claim"), BUSY);
+    bench.node.drain_all(bench.now);
+    let outputs = bench.to(1_060);
+    assert_eq!(skipped(&outputs, 1), [], "{outputs:?}");
+}
+
+#[test]
 fn a_job_that_is_made_while_the_instance_drains_waits_for_its_end() {
     let mut node = node();
     node.drain_all(ms(0));

@@ -192,7 +192,13 @@ impl<R: Runtime> Driver<R> {
         if self.members.drain.is_some() {
             return;
         }
-        tracing::info!(target: "tenure", "draining: {reason}");
+        // Whoever shuts down knows, and waits for it.
+        match reason {
+            DrainReason::Shutdown => tracing::debug!(target: "tenure", "draining: {reason}"),
+            DrainReason::Program | DrainReason::Operator => {
+                tracing::info!(target: "tenure", "draining: {reason}");
+            }
+        }
         let drain = Drain { since: now, until: now, held: usize::MAX, done: false, drained: false };
         self.members.drain = Some(drain);
         self.members.tie.0.change(|state| state.drain = Some(reason));
@@ -210,7 +216,9 @@ impl<R: Runtime> Driver<R> {
         let Some(drain) = &mut self.members.drain else { return };
         drain.done = true;
         if !std::mem::replace(&mut drain.drained, true) {
-            tracing::info!(target: "tenure", "drained: nothing is held any more");
+            if matches!(self.stage, Stage::Running) {
+                tracing::info!(target: "tenure", "drained: nothing is held any more");
+            }
             self.members.tie.0.change(|state| state.drained = true);
         }
         self.members.answer(&Drained::Done);

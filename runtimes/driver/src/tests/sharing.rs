@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
-use tenure_core::{Rebalance, Restart, Token};
+use tenure_core::{Balanced, Rebalance, Rendezvous, Restart, Token};
 use tenure_store::StoreErrorKind;
 
 use super::*;
@@ -66,25 +66,27 @@ pub(super) fn names(count: usize) -> Vec<String> {
 /// Work that ends when it is told that it drains.
 pub(super) fn dutiful(tenure: &Tenure, who: &'static str, works: &Works, count: usize) -> CoordinatorSetup {
     let works = works.clone();
-    tenure.coordinate(names(count), move |ctx: Ctx| {
+    let setup = tenure.coordinate(names(count), move |ctx: Ctx| {
         let running = works.begin(who, &ctx);
         async move {
             ctx.draining().await;
             drop(running);
         }
-    })
+    });
+    setup.assign(Balanced)
 }
 
 /// Work that never ends by itself.
 fn stubborn(tenure: &Tenure, who: &'static str, works: &Works, count: usize) -> CoordinatorSetup {
     let works = works.clone();
-    tenure.coordinate(names(count), move |ctx: Ctx| {
+    let setup = tenure.coordinate(names(count), move |ctx: Ctx| {
         let running = works.begin(who, &ctx);
         async move {
             let _running = running;
             std::future::pending::<()>().await;
         }
-    })
+    });
+    setup.assign(Balanced)
 }
 
 fn mine(coordinator: &Coordinator) -> Vec<String> {
@@ -113,6 +115,39 @@ fn instances_that_start_together_share_the_work_evenly_and_nothing_moves_afterwa
         assert_eq!(tenure.view().unwrap().len(), 3);
     }
     assert_eq!(coordinators[0].workloads().len(), 12);
+}
+
+#[test]
+fn by_default_few_workloads_move_and_nobody_has_much_more_than_its_share() {
+    let world = World::new();
+    let works = Works::default();
+    // Of these names the shares follow, always the same ones.
+    let tenures =
+        ["a", "b", "c"].map(|name| world.builder().instance(name).store(world.faulty()).start().unwrap());
+    let rule = Rendezvous::new();
+    let first = dutiful(&tenures[0], "a", &works, 12).assign(rule).start().unwrap();
+    let second = dutiful(&tenures[1], "b", &works, 12).assign(rule).start().unwrap();
+    world.runtime.advance(2 * HOLD_DOWN);
+    assert!((4..=8).contains(&works.of("a")), "{:?}", works.running());
+    let starts = works.starts();
+    // The default is this rule: instances of different rules do not count for each other.
+    let count = works.clone();
+    let setup = tenures[2].coordinate(names(12), move |ctx: Ctx| {
+        let running = count.begin("c", &ctx);
+        async move {
+            let _running = running;
+            ctx.draining().await;
+        }
+    });
+    let third = setup.start().unwrap();
+    world.runtime.advance(2 * HOLD_DOWN);
+    let shares = [&first, &second, &third].map(|coordinator| coordinator.mine().len());
+    assert!(
+        shares.iter().sum::<usize>() == 12 && shares.iter().all(|share| (2..=5).contains(share)),
+        "{shares:?}"
+    );
+    assert_eq!(works.running().len(), 12);
+    assert!(works.starts() - starts <= shares[2] + 2, "{} moved, for {shares:?}", works.starts() - starts);
 }
 
 #[test]
