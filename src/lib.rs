@@ -119,6 +119,40 @@
 //! With the feature `cron` there are schedules like `Cron::new("30 1 * * *", "Europe/Berlin")`, too; one of a time zone
 //! lives at the store with its zone, so that whoever takes over computes in the same one.
 //!
+//! # A fleet that shares its work
+//! A [coordinator](Tenure::coordinate) shares workloads out among the instances that have the same: partitions, shards,
+//! tenants, queues. Each workload runs on one instance, under a lease of its own name; each instance has about as many as
+//! the others. An instance that comes takes its part over, what one had that died goes on elsewhere, and one that
+//! [drains](Tenure::drain) hands over in order. [`Tenure::until_terminated`] does that at SIGTERM.
+//!
+#![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
+#![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]
+//! # async fn consume(_: &str, _: tenure::Token) -> Result<(), std::io::Error> { tokio::task::yield_now().await; Ok(()) }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! let partitions = tenure
+//!     .coordinate((0..12).map(|n| format!("orders-{n}")), |ctx: tenure::Ctx| async move {
+//!         while !ctx.is_draining() {
+//!             consume(ctx.name(), ctx.token()).await?;
+//!         }
+//!         Ok::<_, std::io::Error>(())
+//!     })
+//!     .start()?;
+//! # partitions.changed().await;
+//! for share in partitions.mine() {
+//!     println!("{}: {:?}", share.workload, share.status);
+//! }
+//! # tenure.begin_shutdown();
+//! tenure.until_terminated().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Tenure::members`] lists the instances; an operator has one drained, and takes that back, with [`Tenure::mark`]. Which
+//! workload belongs to which instance is up to an [`Assigner`], and everybody may write their own. A rule decides about
+//! balance alone: that no workload runs twice is the affair of its lease.
+//!
 //! # Features
 //! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
 //! one process. These are on by default. `cron`: cron schedules with time zones.
@@ -128,20 +162,22 @@ mod url;
 #[cfg(feature = "cron")]
 pub use tenure_cron::{Cron, CronError};
 pub use tenure_driver::core::{
-    AnySchedule, ConfigError, Deadlines, DueTick, Every, Identity, Instant, JobName, LeaseConfig, LeaseName,
-    Missed, NameError, Overlap, Rate, ReleaseOutcome, Restart, RestartPolicy, Schedule, StopReason,
+    AnyAssigner, AnySchedule, Assigner, Balanced, ConfigError, Deadlines, Digest, DueTick, Every, Identity,
+    Incarnation, Instant, JobName, Labels, LeaseConfig, LeaseName, Member, Missed, NameError, Overlap,
+    Primary, Rate, Rebalance, ReleaseOutcome, Rendezvous, Restart, RestartPolicy, Schedule, StopReason,
     StoreClock, Tick, TimerName, Timestamp, Token,
 };
 #[doc(no_inline)]
 pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{
-    Eviction, Holder, JobRecord, LeaseRecord, Limits, Metadata, RunOutcome, RunRecord, RunState, SimpleStore,
-    Store, StoreError, StoreErrorKind, TimerEntry, TimerRecord,
+    DrainMark, Eviction, Holder, JobRecord, LeaseRecord, Limits, MemberEntry, Metadata, RunOutcome,
+    RunRecord, RunState, SimpleStore, Store, StoreError, StoreErrorKind, TimerEntry, TimerRecord,
 };
 pub use tenure_driver::{
-    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Ctx, DrainError, Interrupted, IntoSchedule,
-    JobRun, Jobs, Lease, Lost, LostReason, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus,
-    Progress, Renewals, RequestError, RunSetup, Runtime, Signal, StartError, Stats, StillHeld, Tenure, Timer,
+    Acquire, AcquireError, Acquiring, AnyStore, Builder, Closed, Coordinator, CoordinatorSetup,
+    CoordinatorStatus, Ctx, DrainError, DrainReason, Interrupted, IntoSchedule, JobRun, Jobs, Lease, Lost,
+    LostReason, NoStore, NotDrained, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Renewals,
+    RequestError, RunSetup, Runtime, Share, Signal, StartError, Stats, StillHeld, Stuck, Tenure, Timer,
     TimerError, TimerSetup, Worker, WorkerError, WorkerSetup, WorkerStatus, clock,
 };
 #[cfg(feature = "memory")]

@@ -25,7 +25,11 @@
 //! to by the mere passing of time. Whoever drains, leaves or dies ceases to count at once.
 //!
 //! **Changes of the workloads.** An instance whose workloads change says its old digest besides the new one for the
-//! time of a hold-down. So instances that change theirs one after the other go on to count for each other.
+//! time of a hold-down. So instances that change theirs one after the other go on to count for each other. After many
+//! changes it says the oldest and the latest of those digests.
+//!
+//! **This instance** counts for itself by what it knows of itself. What the view says of it may have been overtaken, and
+//! nobody is to lose work because the store has not heard of a change.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -59,6 +63,8 @@ pub struct CoordinatorOptions {
 }
 
 impl CoordinatorOptions {
+    /// The most coordinators that an instance has: what each of them says travels to every other instance.
+    pub const MOST: usize = 64;
     /// 5 s: what it takes the instances of a deployment to start one after the other.
     pub const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(5);
 
@@ -78,7 +84,7 @@ impl CoordinatorOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there are no other ways to hand work over")]
 pub enum Rebalance {
-    /// It is asked to end at once, and stopped hard a stop budget later.
+    /// It is asked to end at once, and stopped hard a stop budget later, or after its grace if that is shorter.
     #[default]
     Stop,
     /// It may come to its end, within the grace of its lease.
@@ -106,8 +112,8 @@ pub(crate) struct Coordinator {
     pub(crate) options: CoordinatorOptions,
     workloads: BTreeMap<LeaseName, Workload>,
     digest: Digest,
-    /// Digests of earlier sets of workloads, and until when they are said.
-    earlier: BTreeMap<Digest, Instant>,
+    /// Digests of earlier sets of workloads, the oldest first, and until when they are said.
+    earlier: Vec<(Digest, Instant)>,
     /// A plan is to be made.
     stale: bool,
     /// When somebody settles.
@@ -131,6 +137,10 @@ enum State {
     Done,
 }
 
+/// The most earlier digests that are said. Two instances that make the same changes one after the other have the oldest
+/// in common; the latest are for those that only a few changes lie between.
+const MOST_EARLIER: usize = 7;
+
 /// What is to be done for a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -145,7 +155,7 @@ impl Coordinator {
             options,
             workloads: workloads.into_iter().map(fresh).collect(),
             digest: Digest::new(0),
-            earlier: BTreeMap::new(),
+            earlier: Vec::new(),
             stale: true,
             settles_at: None,
             ending: false,
@@ -165,10 +175,14 @@ impl Coordinator {
         self.workloads.iter().filter(|(_, workload)| !workload.removed).map(|(name, _)| name)
     }
 
-    /// The digests that this instance is to say because of it.
-    pub(crate) fn digests(&self) -> impl Iterator<Item = Digest> {
-        let all = core::iter::once(self.digest).chain(self.earlier.keys().copied());
-        all.filter(|_| !self.ending)
+    /// The digest that this instance is to say because of it.
+    pub(crate) fn digest(&self) -> Option<Digest> {
+        Some(self.digest).filter(|_| !self.ending)
+    }
+
+    /// Those that it is to say besides, the oldest first.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = Digest> {
+        self.earlier.iter().map(|(digest, _)| *digest).filter(|_| !self.ending)
     }
 
     /// A workload more; tells whether it was not there.
@@ -206,8 +220,12 @@ impl Coordinator {
         if changed {
             let digest = self.compute_digest();
             let before = core::mem::replace(&mut self.digest, digest);
-            self.earlier.insert(before, now + self.options.hold_down);
-            self.earlier.remove(&self.digest);
+            self.earlier.retain(|(earlier, _)| *earlier != before && *earlier != digest);
+            self.earlier.push((before, now + self.options.hold_down));
+            if self.earlier.len() > MOST_EARLIER {
+                // The oldest is what everybody had before the changes began.
+                self.earlier.remove(1);
+            }
             self.stale = true;
         }
     }
@@ -217,16 +235,18 @@ impl Coordinator {
         self.stale = true;
     }
 
-    /// When there is something to do.
-    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        let due = self.stale.then_some(now);
-        due.into_iter().chain(self.settles_at).chain(self.earlier.values().copied().min()).min()
+    /// When there is something to do. A plan that is to be made comes before all that is due, so that nothing is begun by
+    /// an old one. The end of time never comes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let later = self.settles_at.into_iter().chain(self.earlier.iter().map(|(_, until)| *until));
+        let later = later.filter(|deadline| *deadline < Instant::MAX);
+        self.stale.then_some(Instant::ZERO).into_iter().chain(later).min()
     }
 
     /// Forgets what is over by now; tells whether other digests are to be said.
     pub(crate) fn timeout(&mut self, now: Instant) -> bool {
         let before = self.earlier.len();
-        self.earlier.retain(|_, until| *until > now);
+        self.earlier.retain(|(_, until)| *until > now);
         if self.settles_at.is_some_and(|at| at <= now) {
             self.settles_at = None;
             self.stale = true;
@@ -291,7 +311,7 @@ impl Coordinator {
         removed.filter_map(drop).collect()
     }
 
-    /// The workloads that belong here, sorted; `None` if this instance is not among those who count.
+    /// The workloads that belong here, sorted; `None` if this instance is not even listed.
     fn share(
         &mut self,
         now: Instant,
@@ -299,19 +319,23 @@ impl Coordinator {
         members: &[Member],
         at: Instant,
     ) -> Option<Vec<LeaseName>> {
-        let mine: Vec<Digest> = self.digests().collect();
-        let same = |member: &&Member| {
+        if !members.iter().any(|member| member.identity == *me) {
+            return None;
+        }
+        let mine: Vec<Digest> = self.digest().into_iter().chain(self.earlier()).collect();
+        let same = |member: &Member| {
             planted(Bug::DigestIgnored) || member.digests.iter().any(|digest| mine.contains(digest))
         };
-        let counts = |member: &&Member| !member.draining || planted(Bug::AssignedWhileDraining);
-        let kind: Vec<&Member> = members.iter().filter(same).filter(counts).collect();
+        let counts = |member: &Member| !member.draining || planted(Bug::AssignedWhileDraining);
+        let of_kind = |member: &&Member| member.identity == *me || (same(member) && counts(member));
+        let kind: Vec<&Member> = members.iter().filter(of_kind).collect();
         let eldest = kind.iter().map(|member| member.age).max()?;
         let hold_down = if planted(Bug::NoHoldDown) { Duration::ZERO } else { self.options.hold_down };
         // Everybody has grown older since.
         let since = now.saturating_since(at);
         let settles_in = |member: &Member| {
             let early = eldest.saturating_sub(member.age) <= hold_down;
-            if early { Duration::ZERO } else { hold_down.saturating_sub(member.age + since) }
+            if early { Duration::ZERO } else { hold_down.saturating_sub(member.age.saturating_add(since)) }
         };
         let (mut counts, waits): (Vec<&Member>, Vec<&Member>) =
             kind.into_iter().partition(|member| settles_in(member).is_zero());
@@ -319,8 +343,8 @@ impl Coordinator {
         counts.sort_by(|one, other| (one.joined, &one.identity).cmp(&(other.joined, &other.identity)));
 
         let Some(place) = counts.iter().position(|member| member.identity == *me) else {
-            // It has yet to settle, and nothing belongs to it until then. If it is not even listed, nothing is known.
-            return members.iter().any(|member| member.identity == *me).then(Vec::new);
+            // It has yet to settle, and nothing belongs to it until then.
+            return Some(Vec::new());
         };
         let counts: Vec<Member> = counts.into_iter().cloned().collect();
         let names: Vec<LeaseName> = self.names().cloned().collect();

@@ -30,12 +30,18 @@ impl SplitMix {
     }
 
     fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.state = self.state.wrapping_add(GOLDEN_GAMMA);
+        mix(self.state)
     }
+}
+
+const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finalizer of SplitMix64: no two numbers give the same, and each bit of the result hangs on all bits of `z`.
+pub(crate) const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 impl Jitter for SplitMix {
@@ -56,7 +62,7 @@ pub(crate) fn up_to(jitter: &mut impl Jitter, bound: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Jitter, SplitMix};
+    use super::{GOLDEN_GAMMA, Jitter, SplitMix, mix};
 
     #[test]
     fn the_generator_gives_the_published_numbers() {
@@ -67,6 +73,8 @@ mod tests {
             numbers,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
+        // Its finalizer by itself, since plans hang on it, too.
+        assert_eq!(mix(1_234_567_u64.wrapping_add(GOLDEN_GAMMA)), 6_457_827_717_110_365_317);
     }
 
     #[test]

@@ -30,7 +30,7 @@ mod timing;
 mod untracked;
 mod worker;
 
-pub use assign::{AnyAssigner, Assigner, Balanced, Digest, Primary};
+pub use assign::{AnyAssigner, Assigner, Balanced, Digest, Primary, Rendezvous};
 pub use command::{
     ClaimEnd, Command, Deadlines, Event, Exit, Failure, Misuse, Output, Reply, Stop, StopReason, Wake,
 };

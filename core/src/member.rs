@@ -96,6 +96,8 @@ struct Asking {
 struct Leaving {
     /// By then the instance is not listed any more in any case.
     until: Instant,
+    /// The number of the first request to leave; those before it were heartbeats.
+    first: u64,
     request: Farewell,
 }
 
@@ -200,7 +202,8 @@ impl<J: Jitter> Membership<J> {
             (State::Resting(_) | State::Asking(_), None) => self.over(),
             (State::Resting(_) | State::Asking(_), Some(beat_at)) => {
                 let until = beat_at + self.options.ttl + self.options.timeout();
-                self.state = State::Leaving(Leaving { until, request: Farewell::At(now) });
+                let first = self.sequence;
+                self.state = State::Leaving(Leaving { until, first, request: Farewell::At(now) });
             }
         }
         true
@@ -313,15 +316,23 @@ impl<J: Jitter> Membership<J> {
         Heard { view: changed, mark, stale: false }
     }
 
-    /// The store has told the last request to leave that it is done; tells whether that was wanted.
-    pub(crate) fn left(&mut self, id: CommandId) -> bool {
-        let State::Leaving(Leaving { request: Farewell::Sent { sequence, .. }, .. }) = &self.state else {
-            return false;
-        };
-        // An earlier request does as well: nothing was sent since that would be listed.
-        let said = id.sequence <= *sequence;
-        self.over();
-        said
+    /// Whether this command was a request to leave, as far as that is known by now.
+    pub(crate) fn is_leave(&self, id: CommandId) -> bool {
+        match &self.state {
+            State::Resting(_) | State::Asking(_) => false,
+            State::Leaving(leaving) => id.sequence >= leaving.first,
+            State::Over => true,
+        }
+    }
+
+    /// The store has told a request to leave that it is done; tells whether that was wanted. Any of them will do:
+    /// nothing was sent since the first that would be listed.
+    pub(crate) fn left(&mut self) -> bool {
+        let leaves = matches!(self.state, State::Leaving(_));
+        if leaves {
+            self.over();
+        }
+        leaves
     }
 
     /// A request failed; tells whether it was still wanted.
@@ -379,16 +390,17 @@ impl<J: Jitter> Membership<J> {
         delay / 2 + up_to(&mut self.jitter.0, delay / 2)
     }
 
-    /// When something is due.
+    /// When something is due. The end of time never comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match &self.state {
+        let planned = match &self.state {
             State::Resting(resting) => Some(resting.until),
             State::Asking(asking) => Some(asking.timeout_at),
-            State::Leaving(Leaving { until, request }) => match request {
+            State::Leaving(Leaving { until, first: _, request }) => match request {
                 Farewell::At(at) | Farewell::Sent { timeout_at: at, .. } => Some(*until.min(at)),
             },
             State::Over => None,
-        }
+        };
+        planned.filter(|deadline| *deadline < Instant::MAX)
     }
 
     pub(crate) fn has_output(&self) -> bool {

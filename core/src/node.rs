@@ -163,7 +163,8 @@ impl<J: Jitter> Node<J> {
     }
 
     /// Enters a candidacy. What becomes of it is told by notices with the returned key; when the work under
-    /// the lease has ended, or to give the candidacy up, call [`Node::release`].
+    /// the lease has ended, or to give the candidacy up, call [`Node::release`]. While the instance drains it fails with
+    /// [`AcquireFailure::Draining`].
     ///
     /// # Errors
     /// [`Misuse::ShuttingDown`] after [`Node::shutdown`].
@@ -177,12 +178,7 @@ impl<J: Jitter> Node<J> {
             return Err(Misuse::ShuttingDown);
         }
         self.clamp(now);
-        let key = self.enter(name, options, None);
-        if self.drain.on {
-            self.refuse(key, AcquireFailure::Draining);
-            self.settle(key);
-        }
-        Ok(key)
+        Ok(self.enter(name, options, None))
     }
 
     fn enter(&mut self, name: LeaseName, options: LeaseOptions, worker: Option<WorkerKey>) -> LeaseKey {
@@ -205,6 +201,10 @@ impl<J: Jitter> Node<J> {
             if impatient {
                 slot.impatient.insert(key);
             }
+        }
+        if self.drain.on {
+            // The store is not asked.
+            self.refuse(key, AcquireFailure::Draining);
         }
         self.settle(key);
         key
@@ -239,18 +239,10 @@ impl<J: Jitter> Node<J> {
     pub fn shutdown(&mut self, now: Instant) {
         self.clamp(now);
         self.shutting_down = true;
-        self.end_coordinators();
         self.end_timers();
         self.drain_workers();
-        // The last ones first: whoever queues must not come to its turn only because those before it have left.
-        let keys: alloc::vec::Vec<_> = self.leases.keys().rev().copied().collect();
-        for key in keys {
-            if let Some(entry) = self.leases.get_mut(&key) {
-                entry.lease.refuse(self.now, AcquireFailure::ShuttingDown);
-                entry.lease.drain(self.now);
-                self.settle(key);
-            }
-        }
+        self.drain_leases(AcquireFailure::ShuttingDown);
+        self.end_coordinators();
         self.drain_for_good();
     }
 
@@ -303,8 +295,11 @@ impl<J: Jitter> Node<J> {
                     Machine::Worker(key) => self.poll_worker(key),
                     Machine::Timer(key) => self.poll_timer(key),
                     Machine::Member => self.poll_member(),
-                    // It has no outputs of its own.
-                    Machine::Coordinator(_) => None,
+                    Machine::Coordinator(_) => {
+                        // It has no outputs of its own, and never stands here.
+                        self.ready.pop_front();
+                        None
+                    }
                 };
                 match output {
                     Some(output) => return output,
@@ -330,8 +325,11 @@ impl<J: Jitter> Node<J> {
                     let resync_from = self.resync_from;
                     match resync_from {
                         Some(from) => self.resync_one(from),
-                        None if !self.leave_if_last() => return self.drained().unwrap_or(wait),
-                        None => {}
+                        None => match self.drained() {
+                            Some(drained) => return drained,
+                            None if self.leave_if_last() => {}
+                            None => return wait,
+                        },
                     }
                 }
             }

@@ -111,7 +111,7 @@ pub enum Notice {
         worker: WorkerKey,
         /// Failures in a row.
         failures: u32,
-        /// When it campaigns again.
+        /// When it campaigns again; later if the instance drains until then.
         at: Instant,
     },
     /// A worker's workload was stopped hard, and has not ended within the stop budget. Its lease is renewed until it

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | a tick is due | it is claimed: the store grants each number to one claimant, and none below the last |
 //! | the claim is granted | the run starts under it; it is renewed, and fences the run, as a lease does |
-//! | the claim is refused | somebody else has the tick; where it may be tried again, this instance waits to see it finished |
+//! | the claim is refused | somebody else has the tick; where it may be tried again, this instance watches it until it is finished, and claims later ones meanwhile |
 //! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
 //! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first; a request that is under way decides before that |
 //! | the grant comes to nothing: too late, drained, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
@@ -173,7 +173,8 @@ impl Periodic {
 
     /// Whether a tick waits to be claimed, and nothing that was begun already has to come before it.
     pub(crate) fn may_claim(&self) -> bool {
-        let full = self.runs.len() >= PeriodicOptions::MOST_RUNS;
+        // What is only watched takes no place from those that come after it.
+        let full = self.runs.values().filter(|run| !run.watched).count() >= PeriodicOptions::MOST_RUNS;
         let busy = !self.unsettled.is_empty() || self.runs.values().any(|run| run.started);
         !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !busy)
     }
@@ -186,6 +187,21 @@ impl Periodic {
     /// Whether ticks that another has claimed are watched until they are finished.
     pub(crate) fn watches(&self) -> bool {
         self.options.attempts > 1
+    }
+
+    /// How many more ticks may be watched. The store keeps no more claims than that either.
+    pub(crate) fn room_to_watch(&self) -> usize {
+        PeriodicOptions::MOST_RUNS.saturating_sub(self.watched().count())
+    }
+
+    /// The oldest of the ticks that are watched, if there are more than may be.
+    pub(crate) fn watched_too_many(&self) -> Option<WorkerKey> {
+        let oldest = self.watched().min_by_key(|(_, run)| run.due.tick.n);
+        oldest.filter(|_| self.watched().count() > PeriodicOptions::MOST_RUNS).map(|(worker, _)| *worker)
+    }
+
+    fn watched(&self) -> impl Iterator<Item = (&WorkerKey, &Run)> {
+        self.runs.iter().filter(|(_, run)| run.watched && !run.started)
     }
 
     /// Whether the claim of this tick, if it is told to wait, waits for the end of another attempt at the same tick,
@@ -283,6 +299,14 @@ impl Periodic {
     pub(crate) fn pass_over(&mut self) -> Vec<Notice> {
         let passed: Vec<_> = self.pending.drain(..).collect();
         passed.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Draining)).collect()
+    }
+
+    /// What has not begun yet of what is claimed here will not. Where another attempt is watched, that has the tick.
+    pub(crate) fn give_up(&mut self) {
+        for run in self.runs.values_mut().filter(|run| !run.started) {
+            let missed = Refused::Missed(TickMiss::Draining);
+            run.refused.get_or_insert(if run.watched { Refused::NotOurs } else { missed });
+        }
     }
 
     /// Claims nothing any more.

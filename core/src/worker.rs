@@ -21,6 +21,7 @@
 //! | the workload ends because it was stopped, or never began | the lease goes back; again after the shortest delay |
 //! | the candidacy is refused | again after a delay, as after a failure |
 //! | drained | nothing is started any more; over once nothing runs |
+//! | paused, since the instance drains | likewise, but it rests until that is over |
 //!
 //! Each run has a grant of its own, with a token of its own. So work that fails goes to another instance, if one
 //! waits, and whatever a run has left behind is fenced off from the next one. The lease decides everything about
@@ -260,6 +261,9 @@ impl<J: Jitter> Worker<J> {
         }
         match why {
             AcquireFailure::ShuttingDown => self.over(),
+            AcquireFailure::Draining if self.draining || self.once => self.over(),
+            // That is no failure, neither of the candidacy nor of the store.
+            AcquireFailure::Draining => self.rest(now, 0),
             AcquireFailure::GivenUp
             | AcquireFailure::Busy
             | AcquireFailure::Unreachable
@@ -267,13 +271,9 @@ impl<J: Jitter> Worker<J> {
             | AcquireFailure::StoreRegressed { .. }
             | AcquireFailure::TickTaken
             | AcquireFailure::TickOverlaps
-            | AcquireFailure::Draining
             | AcquireFailure::GrantedTooLate => {
                 if self.draining || self.once {
                     return self.over();
-                }
-                if self.paused {
-                    return self.rest(now, 0);
                 }
                 self.failures = self.failures.saturating_add(1);
                 self.rest(now, self.failures);
@@ -367,15 +367,9 @@ impl<J: Jitter> Worker<J> {
         }
     }
 
-    /// Starts nothing until [`Worker::resume`]. Returns the lease that is to be drained, or given up.
-    pub(crate) fn pause(&mut self) -> Option<LeaseKey> {
+    /// Enters no candidacy until [`Worker::resume`]. Its lease is drained, or given up, by whoever calls this.
+    pub(crate) fn pause(&mut self) {
         self.paused = true;
-        match &self.state {
-            State::Resting(_) | State::Over => None,
-            State::Campaigning(Campaigning { lease })
-            | State::Starting(Starting { lease, .. })
-            | State::Running(Running { lease, .. }) => Some(*lease),
-        }
     }
 
     /// Goes on after a pause. Whoever rests does not rest longer than until now.

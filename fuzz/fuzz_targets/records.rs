@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
+use tenure_sqlite::fuzzing::members::{self, MemberRow};
 use tenure_sqlite::fuzzing::timers::{self, ClaimRow, RunRow, TimerRow};
 use tenure_sqlite::fuzzing::{self, Act, Cell, Row};
 
@@ -19,6 +20,7 @@ enum Found {
     LivenessFile { name: [u8; 16], contents: Vec<u8> },
     FileName(Vec<u8>),
     Timer { timer: Timer, claims: Vec<Claim>, runs: Vec<Run>, acts: Vec<DoingTimers>, now: u64, wall: i64 },
+    Members { members: Vec<Member>, version: i64, acts: Vec<DoingMembers>, now: u64 },
 }
 
 /// A row in which most of the columns are as they should be: else hardly one would be readable.
@@ -182,6 +184,68 @@ impl From<DoingTimers> for timers::Act {
     }
 }
 
+/// A row of a member: most of the columns are as they should be.
+#[derive(Debug)]
+struct Member(MemberRow);
+
+impl<'a> Arbitrary<'a> for Member {
+    fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
+        let name = vec![b'0' + bytes.int_in_range(0..=3)?];
+        let incarnation = u128::from(bytes.int_in_range(0..=2_u8)?).to_be_bytes();
+        let boot = if bytes.ratio(1, 4)? { "another" } else { "boot" };
+        let expires = bytes.int_in_range(0..=i64::MAX)?;
+        let flag = |bytes: &mut Unstructured<'a>| Ok(Cell::Integer(bytes.int_in_range(0..=1)?));
+        let mut row = [
+            Cell::Blob(name),
+            Cell::Blob(incarnation.into()),
+            Cell::Integer(1),
+            Cell::Integer(bytes.int_in_range(0..=9)?),
+            Cell::Integer(bytes.arbitrary()?),
+            Cell::Text(boot.into()),
+            Cell::Integer(bytes.int_in_range(0..=i64::MAX)?),
+            Cell::Integer(expires),
+            Cell::Integer(bytes.int_in_range(0..=expires)?),
+            flag(bytes)?,
+            flag(bytes)?,
+            flag(bytes)?,
+            flag(bytes)?,
+            Cell::Blob(vec![7; 8 * bytes.int_in_range(0..=3)?]),
+            Cell::Blob(if bytes.arbitrary()? { b"\x01a\x02bc".into() } else { Vec::new() }),
+            Cell::Blob(bytes.arbitrary::<[u8; 16]>()?.into()),
+            flag(bytes)?,
+            Cell::Null,
+            Cell::Integer(bytes.arbitrary::<u32>()?.into()),
+            Cell::Text(b"text".into()),
+        ];
+        for _ in 0..bytes.int_in_range(0..=3)? {
+            let column = bytes.choose_index(row.len())?;
+            row[column] = cell(bytes)?;
+        }
+        Ok(Self(row))
+    }
+}
+
+#[derive(Debug, Arbitrary)]
+enum DoingMembers {
+    Beat { instance: u8, sequence: u64, known: Option<u64> },
+    Leave { instance: u8 },
+    Mark { instance: u8, drain: bool },
+    List,
+    Sweep,
+}
+
+impl From<DoingMembers> for members::Act {
+    fn from(doing: DoingMembers) -> Self {
+        match doing {
+            DoingMembers::Beat { instance, sequence, known } => Self::Beat { instance, sequence, known },
+            DoingMembers::Leave { instance } => Self::Leave { instance },
+            DoingMembers::Mark { instance, drain } => Self::Mark { instance, drain },
+            DoingMembers::List => Self::List,
+            DoingMembers::Sweep => Self::Sweep,
+        }
+    }
+}
+
 fn cell(bytes: &mut Unstructured<'_>) -> Result<Cell> {
     Ok(match bytes.int_in_range(0..=4)? {
         0 => Cell::Null,
@@ -200,7 +264,7 @@ impl<'a> Arbitrary<'a> for Header {
     fn arbitrary(bytes: &mut Unstructured<'a>) -> Result<Self> {
         let mut header = vec![0; 100];
         header[..16].copy_from_slice(b"SQLite format 3\0");
-        header[60..64].copy_from_slice(&bytes.int_in_range(1..=2_u32)?.to_be_bytes());
+        header[60..64].copy_from_slice(&bytes.int_in_range(1..=3_u32)?.to_be_bytes());
         header[68..72].copy_from_slice(b"Tenr");
         for _ in 0..bytes.int_in_range(0..=3)? {
             let at = bytes.choose_index(header.len())?;
@@ -253,6 +317,11 @@ fuzz_target!(|found: Found| {
             let runs: Vec<RunRow> = runs.into_iter().map(|run| run.0).collect();
             let acts: Vec<timers::Act> = acts.into_iter().map(timers::Act::from).collect();
             timers::use_timer_rows(&timer.0, &claims, &runs, &acts, now, wall);
+        }
+        Found::Members { members, version, acts, now } => {
+            let rows: Vec<MemberRow> = members.into_iter().map(|member| member.0).collect();
+            let acts: Vec<members::Act> = acts.into_iter().map(members::Act::from).collect();
+            members::use_member_rows(&rows, version, &acts, now);
         }
         Found::FileName(name) => fuzzing::read_file_name(&name),
     }

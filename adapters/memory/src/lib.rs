@@ -1,6 +1,6 @@
 //! The in-process store of Tenure, for tests and for programs of a single process.
 //!
-//! A [`MemoryStore`] keeps its leases, timers and records of jobs in this process and forgets them with it. All its
+//! A [`MemoryStore`] keeps its leases, timers, records of jobs and members in this process and forgets them with it. All its
 //! handles, made by [`MemoryStore::handle`] or by cloning, see the same ones; each one stands for a process of its own, with
 //! its own hints and its own place among the waiters.
 //!
@@ -212,22 +212,21 @@ impl SimpleStore for MemoryStore {
 
     async fn heartbeat(&self, beat: Heartbeat) -> Result<Presence, StoreError> {
         self.limits().check_heartbeat(&beat)?;
-        let done = self.now(|state| state.fleet.beat(&beat, state.time()));
-        done.map(|(presence, _)| presence).map_err(|error| error.about(&beat.identity))
+        self.now(|state| state.heartbeat(&beat, self.id)).map_err(|error| error.about(&beat.identity))
     }
 
     async fn leave(&self, leave: Leave) -> Result<(), StoreError> {
         self.limits().check(&leave.clone().into())?;
-        self.now(|state| state.fleet.leave(&leave, state.time()));
+        self.now(|state| state.leave(&leave));
         Ok(())
     }
 
     async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
-        Ok(self.now(|state| state.fleet.list(after.as_ref(), most, state.time())))
+        Ok(self.now(|state| state.members(after.as_ref(), most)))
     }
 
     async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
-        Ok(self.now(|state| state.fleet.mark(&mark, state.time()).0))
+        Ok(self.now(|state| state.mark(&mark)))
     }
 
     async fn close(&self) {

@@ -5,11 +5,13 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_store::clock;
-use tenure_store::core::{Instant, JobName, LeaseName, Owner, TimerName, Timestamp, Token, Wake};
+use tenure_store::core::{
+    Identity, Instant, JobName, LeaseName, Owner, Presence, TimerName, Timestamp, Token, Wake,
+};
 use tenure_store::{
-    Acquire, Acquired, Eviction, Fleet, Holder, JobRecord, KeptRun, LeaseRecord, Metadata, Release, Released,
-    Renew, Renewed, RunRecord, RunReport, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord,
-    TimerRequest,
+    Acquire, Acquired, DrainMark, Eviction, Fleet, Heartbeat, Holder, JobRecord, KeptRun, LeaseRecord, Leave,
+    MemberEntry, Metadata, Release, Released, Renew, Renewed, RunRecord, RunReport, StoreError, StoreTime,
+    TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
 };
 
 use crate::waiting::{HandleId, Waiting};
@@ -21,7 +23,7 @@ const WAITER_GRACE: Duration = Duration::from_secs(5);
 /// The owner that no process can have: every owner of ours has a `/` and a `.`.
 const EVICTED: &str = "evicted";
 
-/// The leases and who waits for them, the timers, and what is kept of jobs.
+/// The leases and who waits for them, the timers, what is kept of jobs, and the members.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     leases: BTreeMap<LeaseName, Record>,
@@ -32,7 +34,7 @@ pub(crate) struct State {
     timers: BTreeMap<TimerName, TimerRecord>,
     /// The runs of each job, the latest first.
     jobs: BTreeMap<JobName, VecDeque<KeptRun>>,
-    pub(crate) fleet: Fleet,
+    fleet: Fleet,
     /// The latest time that was read: time does not go back, whatever the clock does.
     now: Instant,
     /// The wall clock, which may.
@@ -220,7 +222,34 @@ impl State {
         self.jobs.remove(job).is_some()
     }
 
-    pub(crate) const fn time(&self) -> StoreTime {
+    /// Carries a heartbeat out, and tells the others if it changes what they see, or finds that something has.
+    pub(crate) fn heartbeat(&mut self, beat: &Heartbeat, handle: HandleId) -> Result<Presence, StoreError> {
+        let done = self.fleet.beat(beat, self.time());
+        if let Ok((presence, _)) = &done {
+            self.waiting.told_members(handle, presence.version);
+        }
+        self.waiting.members(self.fleet.version());
+        done.map(|(presence, _)| presence)
+    }
+
+    pub(crate) fn leave(&mut self, leave: &Leave) {
+        self.fleet.leave(leave, self.time());
+        self.waiting.members(self.fleet.version());
+    }
+
+    pub(crate) fn members(&mut self, after: Option<&Identity>, most: usize) -> Vec<MemberEntry> {
+        self.fleet.advance(self.time());
+        self.waiting.members(self.fleet.version());
+        self.fleet.list(after, most, self.time())
+    }
+
+    pub(crate) fn mark(&mut self, mark: &DrainMark) -> Vec<Identity> {
+        let (concerned, _) = self.fleet.mark(mark, self.time());
+        self.waiting.members(self.fleet.version());
+        concerned
+    }
+
+    const fn time(&self) -> StoreTime {
         StoreTime { wall: self.wall, now: self.now }
     }
 
@@ -229,10 +258,10 @@ impl State {
         self.high_water = token;
     }
 
-    /// Nothing of leases is left.
+    /// Nothing of leases and members is left.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.leases.is_empty() && self.ends.is_empty() && self.waiting.is_empty()
+        self.fleet.is_empty() && self.leases.is_empty() && self.ends.is_empty() && self.waiting.is_empty()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use futures::FutureExt;
 use futures::executor::block_on;
 use futures::stream::StreamExt;
-use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Wake as LeaseWake};
+use tenure_store::core::{Acquisition, Identity, Incarnation, Labels, LeaseName, Owner, Wake as LeaseWake};
 use tenure_store::{Hint, Metadata};
 
 use super::*;
@@ -370,4 +370,83 @@ fn unwatching_leaves_nothing_behind() {
     let (handle, _hints) = waiter(&store, &name("watched"));
     block_on(SimpleStore::unwatch(&handle, name("watched")));
     assert!(store.with_state(|state| state.is_empty()));
+}
+
+fn beat(process: u128, sequence: u64) -> Heartbeat {
+    Heartbeat {
+        identity: owner(process).identity().clone(),
+        sequence,
+        joined: None,
+        draining: false,
+        digests: [].into(),
+        labels: Labels::default(),
+        known: None,
+        ttl: TTL,
+        metadata: Metadata::new(),
+        timeout: TTL,
+    }
+}
+
+/// A handle that has sent a heartbeat, and its hints.
+fn member(store: &MemoryStore, process: u128) -> (MemoryStore, Hints) {
+    let handle = store.handle();
+    let hints = SimpleStore::hints(&handle).expect("the memory store has hints");
+    block_on(SimpleStore::heartbeat(&handle, beat(process, 1))).expect("the heartbeat is fine");
+    (handle, hints)
+}
+
+fn hints_of_members(hints: &mut Hints) -> usize {
+    let mut count = 0;
+    while let Some(Some(hint)) = hints.next().now_or_never() {
+        assert_eq!(hint, Hint::Members);
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn whoever_has_sent_a_heartbeat_hears_once_of_each_change_that_no_answer_told_it() {
+    let time = Time::default();
+    let store = time.store();
+    let mut of_a_stranger = SimpleStore::hints(&store).expect("the memory store has hints");
+    let (a, mut of_a) = member(&store, 1);
+    let (b, mut of_b) = member(&store, 2);
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (1, 0), "its own answer told it");
+    time.pass(TTL / 2);
+    block_on(SimpleStore::heartbeat(&b, beat(2, 2))).expect("the heartbeat is fine");
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (0, 0), "a plain heartbeat");
+    let mark = DrainMark { instance: "here".into(), incarnation: None, drain: true };
+    for hints in [1, 0] {
+        block_on(SimpleStore::mark(&store, mark.clone())).expect("it works");
+        assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (hints, hints));
+    }
+    // The first one's time is over; whoever finds that out, by whatever it does, tells all.
+    time.pass(TTL / 2);
+    block_on(SimpleStore::members(&store, None, 10)).expect("it works");
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (1, 1));
+    block_on(SimpleStore::heartbeat(&a, beat(1, 1))).expect_err("it is late");
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (0, 0));
+    time.pass(TTL / 2);
+    block_on(SimpleStore::heartbeat(&a, beat(1, 1))).expect_err("it is later still");
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (1, 1), "the other is gone, too");
+    let leave = Leave { identity: beat(3, 1).identity, ttl: TTL, timeout: TTL };
+    block_on(SimpleStore::leave(&store, leave)).expect("it works");
+    assert_eq!((hints_of_members(&mut of_a), hints_of_members(&mut of_b)), (0, 0), "nobody saw it");
+    assert_eq!(hints_of_members(&mut of_a_stranger), 0, "it sends no heartbeats");
+}
+
+#[test]
+fn members_that_are_over_leave_nothing_behind() {
+    let time = Time::default();
+    let store = time.store();
+    for process in 0..1000 {
+        let (handle, _) = member(&store, process);
+        if process % 2 == 0 {
+            let leave = Leave { identity: beat(process, 1).identity, ttl: TTL, timeout: TTL };
+            block_on(SimpleStore::leave(&handle, leave)).expect("it works");
+        }
+    }
+    time.pass(TTL * 2);
+    assert_eq!(block_on(SimpleStore::members(&store, None, 1)), Ok(Vec::new()));
+    assert!(store.with_state(|state| state.is_empty()), "no member is kept");
 }

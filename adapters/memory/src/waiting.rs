@@ -1,4 +1,4 @@
-//! Who watches and who waits for which lease.
+//! Who watches and who waits for which lease, and who is to hear of the members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,6 +34,8 @@ struct Handle {
     queue: Option<Arc<HintQueue>>,
     /// The leases with a registration of this handle.
     leases: BTreeSet<LeaseName>,
+    /// The last version of the members' view that it was told of; `None` if it has sent no heartbeat.
+    members: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -171,6 +173,23 @@ impl Waiting {
         let Some(lease) = self.leases.get(name) else { return };
         for &watcher in lease.watchers.iter().filter(|watcher| **watcher != holder) {
             send(&self.handles, &mut self.to_wake, watcher, name, wake);
+        }
+    }
+
+    /// A heartbeat of this handle was answered: from now on it hears of other versions of the members' view.
+    pub(crate) fn told_members(&mut self, id: HandleId, version: u64) {
+        if let Some(handle) = self.handles.get_mut(&id) {
+            handle.members = Some(version);
+        }
+    }
+
+    /// Tells all who have sent a heartbeat that the members' view is of this version, unless they know.
+    pub(crate) fn members(&mut self, version: u64) {
+        for handle in self.handles.values_mut() {
+            if handle.members.is_some_and(|told| told != version) {
+                handle.members = Some(version);
+                self.to_wake.extend(handle.queue.as_ref().and_then(|queue| queue.push(Hint::Members)));
+            }
         }
     }
 

@@ -54,6 +54,7 @@ tenure_store::conformance!(VirtualTime::default(), ignore: {
     reopening_keeps_timers: "it keeps nothing over a restart",
     reopening_keeps_claims: "it keeps nothing over a restart",
     reopening_keeps_the_records_of_jobs: "it keeps nothing over a restart",
+    reopening_keeps_members: "it keeps nothing over a restart",
 });
 
 /// The same on the machine's clock, as programs use it.
@@ -92,6 +93,7 @@ mod real_time {
         reopening_keeps_timers: "it keeps nothing over a restart",
         reopening_keeps_claims: "it keeps nothing over a restart",
         reopening_keeps_the_records_of_jobs: "it keeps nothing over a restart",
+    reopening_keeps_members: "it keeps nothing over a restart",
         a_timer_is_based_anew_when_the_wall_clock_was_set_back: "the machine's clock can't be set",
     });
 }

@@ -170,6 +170,31 @@ caught! {
     a_forgotten_job_is_gone: ForgetsNoJobs, ForgetsAllJobs;
     reopening_keeps_the_records_of_jobs: ForgetsLeasesOnReopening;
 
+    who_sends_heartbeats_is_a_member_for_all_handles: SeesNobodyElse, MakesATimerPerHandle, JoinsAnew;
+    a_member_is_gone_once_its_ttl_is_over: NeverExpires;
+    no_member_is_gone_before_its_ttl_is_over: ExpiresEarly, RenewsWithoutExtending, RenewsForHalf;
+    when_a_member_joined_is_written_once_and_adopted_if_it_was_lost: JoinsAnew, ForgetsWhatJoinersSay;
+    the_age_of_a_member_rises_and_begins_anew_after_a_gap: TellsNoAges, CountsAgesFromTheFirstJoin;
+    a_heartbeat_that_is_late_or_repeated_changes_nothing: TakesLateHeartbeats;
+    a_heartbeat_that_is_late_or_repeated_extends_nothing: TakesLateHeartbeats, ExtendsByLateHeartbeats;
+    who_has_left_is_not_brought_back_by_a_late_heartbeat: ForgetsWhoLeft;
+    who_left_unseen_is_not_brought_in_by_a_late_heartbeat: LeavesNobodyUnseen, ForgetsWhoLeft;
+    a_mark_to_drain_stays_until_it_is_taken_back: ClearsMarks, MarksNobody;
+    a_mark_to_drain_concerns_one_process_or_all_of_that_name: MarksEveryProcess, MarksForeignProcesses;
+    the_version_rises_with_what_others_see_and_with_nothing_else: RaisesTheVersionAlways, NeverRaisesTheVersion,
+        RaisesNoVersionForMarks;
+    the_view_is_told_to_whoever_does_not_know_it: TellsTheViewAlways, TellsNoViewToWhoKnewOne;
+    two_processes_of_one_name_are_two_members: IgnoresTheIncarnation;
+    what_members_say_comes_back_unchanged: LosesLabels, LosesMetadata, CutsDigests;
+    any_name_of_an_instance_is_that_of_a_member: FoldsCase, CutsNames, TrimsNames;
+    a_member_and_what_has_the_same_name_are_distinct: ForgetsAllOfThatName;
+    what_a_member_can_not_say_is_refused: ClampsTtls, CutsMetadata, CutsDigests, ClampsSequences;
+    operations_on_one_member_keep_their_order: ReversesBatches;
+    members_are_listed_page_by_page: IgnoresAfter, IgnoresMost, ListsMembersBackwards;
+    a_thousand_members_see_each_other: LosesTheLastMembers;
+    reopening_keeps_members: ForgetsLeasesOnReopening;
+    a_change_of_the_members_reaches_those_who_send_heartbeats: SilentMembers;
+
     a_release_reaches_a_watching_handle: SilentReleases;
     a_grant_reaches_a_watching_handle: SilentGrants;
     a_deletion_reaches_a_watching_handle: SilentDeletions;

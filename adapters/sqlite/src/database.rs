@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 use rusqlite::config::DbConfig;
-use tenure_core::{Instant, JobName, LeaseName, TimerName};
+use tenure_core::{Identity, Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, Eviction, JobRecord, LeaseRecord, Operation, Outcome, Renewed, RunRecord, RunReport,
-    StoreError, StoreErrorKind, TimerAnswer, TimerEntry,
+    Acquired, Answer, DrainMark, Eviction, JobRecord, LeaseRecord, MemberEntry, Operation, Outcome, Renewed,
+    RunRecord, RunReport, StoreError, StoreErrorKind, TimerAnswer, TimerEntry,
 };
 
 use crate::clock;
 use crate::error::{file_error, is_broken, store_error};
 use crate::file;
 use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness};
+use crate::members::FleetSight;
 use crate::options::SqliteOptions;
 use crate::record::Record;
 use crate::schema::{self, Opened};
@@ -99,6 +100,7 @@ impl Database {
         let swept = database.write("can't look for old leases", clock::now(), |transaction| {
             transaction.sweep(b"", FIRST_SWEEP)?;
             transaction.sweep_waiters()?;
+            transaction.sweep_members()?;
             Ok(Ok(()))
         });
         if let Err(error) = swept
@@ -203,7 +205,9 @@ impl Database {
                     | TimerAnswer::Granted(_)
                     | TimerAnswer::Taken
                     | TimerAnswer::Overlaps,
-                ),
+                )
+                | Answer::Heartbeat(_)
+                | Answer::Leave,
             ) => Err(StoreError::transient(format!(
                 "{}: the file was replaced; try again",
                 self.path().display()
@@ -333,6 +337,45 @@ impl Database {
         self.write("can't forget a job", until, |transaction| transaction.forget_job(job).map(Ok))
     }
 
+    /// Who is a member.
+    pub(crate) fn members(
+        &mut self,
+        after: Option<&Identity>,
+        most: usize,
+    ) -> Result<Vec<MemberEntry>, StoreError> {
+        self.read("can't list the members", |transaction| transaction.members(after, most))
+    }
+
+    /// Marks members to drain, or no longer.
+    pub(crate) fn mark(&mut self, mark: &DrainMark, until: Instant) -> Result<Vec<Identity>, StoreError> {
+        self.write("can't mark members", until, |transaction| transaction.mark(mark))
+    }
+
+    /// What those who are to hear of the members want to know.
+    pub(crate) fn fleet_sight(&mut self) -> Result<FleetSight, StoreError> {
+        self.read("can't look at the members", |transaction| transaction.fleet_sight())
+    }
+
+    /// Which of these handles have members and have died.
+    pub(crate) fn dead_members(
+        &mut self,
+        suspects: impl IntoIterator<Item = HandleId>,
+    ) -> Result<Vec<HandleId>, StoreError> {
+        let dead: Vec<HandleId> =
+            suspects.into_iter().filter(|handle| self.life(*handle) == Life::Dead).collect();
+        self.read("can't look at the members", |transaction| {
+            let is_of_a_member = |handle: &HandleId| transaction.is_of_a_member(*handle);
+            dead.iter()
+                .filter_map(|handle| is_of_a_member(handle).map(|is| is.then_some(*handle)).transpose())
+                .collect()
+        })
+    }
+
+    /// The handles whose lives are to be looked at, at most so many.
+    pub(crate) fn member_handles(&mut self, most: usize) -> Result<Vec<HandleId>, StoreError> {
+        self.read("can't look at the members", |transaction| transaction.member_handles(most))
+    }
+
     /// What those who watch a lease want to know of it.
     pub(crate) fn look(&mut self, name: &LeaseName) -> Result<Sight, StoreError> {
         self.read("can't look at a lease", |transaction| {
@@ -381,6 +424,7 @@ impl Database {
         // Somebody else who writes just now is not waited for.
         let named = self.write("can't clean up", now, |transaction| {
             transaction.sweep_waiters()?;
+            transaction.sweep_members()?;
             Ok(Ok(if abandoned.is_empty() { BTreeSet::new() } else { transaction.named()? }))
         });
         let Ok(named) = named else { return };

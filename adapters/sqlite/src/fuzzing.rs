@@ -3,6 +3,7 @@
 //!
 //! Each function panics if something other than "held" or "unknown" is made of what can't be read.
 
+pub mod members;
 pub mod timers;
 
 use std::cell::RefCell;
@@ -18,6 +19,7 @@ use tenure_store::{
 use crate::liveness::{HandleId, Life, Lineage, LiveFolder, Liveness, said_of};
 use crate::record::{self, Record};
 use crate::schema::{self, FORMAT, ROW_FORMAT};
+use crate::tables;
 use crate::tx::Transaction;
 
 const COLUMNS: usize = 13;
@@ -219,7 +221,17 @@ fn transaction<'a>(
     now: Instant,
 ) -> Transaction<'a> {
     let wall = Timestamp::EPOCH;
-    Transaction { connection, boot: BOOT, live, me, now, wall, high_water: 0, ring: false }
+    Transaction {
+        connection,
+        boot: BOOT,
+        live,
+        me,
+        now,
+        wall,
+        high_water: 0,
+        ring: false,
+        members_looked_at: false,
+    }
 }
 
 /// The rows that this version must not act by.
@@ -285,7 +297,7 @@ fn with_database(run: impl FnOnce(&Connection) -> rusqlite::Result<()>) {
     DATABASE.with_borrow_mut(|database| {
         let connection = database.get_or_insert_with(|| {
             let connection = Connection::open_in_memory().expect("memory");
-            let tables = [schema::LEASE_TABLES, schema::TIMER_TABLES]
+            let tables = [tables::LEASE_TABLES, tables::TIMER_TABLES, tables::MEMBER_TABLES]
                 .concat()
                 .replace("STRICT, ", "")
                 .replace(" STRICT", "");

@@ -22,6 +22,8 @@
 //!
 //! - Timers, and records of jobs, outlive every restart. A claim of a tick passes on as a lease does, also at the death
 //!   of its process; the file that proves this death shows a run of a job as abandoned, too.
+//! - A member of the fleet is gone some milliseconds after its process has died, by the same proof, else when its TTL is
+//!   over; the others hear of it at once. After a restart of the machine nobody is listed.
 //!
 //! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
 //! in suspend and which nobody can set), and so is a claim's. Ticks are on the wall clock. Network file systems are refused. Containers of one machine may share a
@@ -38,21 +40,21 @@
 //!
 //! # Tables
 //!
-//! Programs in other languages may join; this is format 2. The database has `PRAGMA application_id`
+//! Programs in other languages may join; this is format 3. The database has `PRAGMA application_id`
 //! 0x54656e72 ("Tenr") and its format in `PRAGMA user_version`, which every transaction has to look at: a
 //! program must not touch a store of a format that it doesn't know. It is in WAL mode. Every change is made in
 //! a transaction begun with `BEGIN IMMEDIATE`, and is short.
 //!
-//! Format 1 has neither `timer` nor `claim` nor `run`, and is the same in all else. Whoever opens a database of it makes
-//! these tables and sets `user_version` to 2, in one transaction; programs that know format 1 only refuse the store from
-//! then on, and their leases end by their TTL.
+//! Format 2 has neither `fleet` nor `member`, format 1 neither these nor `timer` nor `claim` nor `run`; they are the same in
+//! all else. Whoever opens a database of them makes these tables and sets `user_version` to 3, in one transaction; programs
+//! that know earlier formats only refuse the store from then on, and their leases end by their TTL.
 //!
 //! `store` has one row:
 //!
 //! | column | is |
 //! |---|---|
 //! | `one` | 1 |
-//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease` and `waiter` and enters its own, unless a liveness file that is locked says the other one: then both run at the same time, and it must not use the store; nobody grants anything unless it finds its own |
+//! | `boot` | the boot id of the machine (`/proc/sys/kernel/random/boot_id`) when it was last opened; whoever opens it and finds another one than the current empties `lease`, `waiter` and `member` and enters its own, unless a liveness file that is locked says the other one: then both run at the same time, and it must not use the store; nobody grants anything unless it finds its own |
 //! | `time_namespace` | the inode of `/proc/self/ns/time`; a process with another one reads another clock, and must not use the store in this boot |
 //! | `high_water` | the highest token ever given; a grant sets it to max(itself, the floor, the lease's last token, wall-clock microseconds since 1970 − 1) + 1 |
 //!
@@ -123,9 +125,36 @@
 //! | `boot`, `expires`, `handle`, `early` | of the last report, as of a lease: without an outcome the run goes on until then |
 //! | `silent` | the same as `expires`, by the wall clock |
 //!
-//! `base_at`, `next_at`, `started`, `ended`, `silent` and the `since` of a claim are nanoseconds since 1970 on the wall
+//! `fleet` has one row:
+//!
+//! | column | is |
+//! |---|---|
+//! | `one` | 1 |
+//! | `version` | of the members' view; whoever changes what others see of the members sets it to the highest of itself + 1 and wall-clock microseconds since 1970, and writes into `bell` after the commit |
+//!
+//! `member` has a row for each process of an instance that is listed, and for those that are remembered:
+//!
+//! | column | is |
+//! |---|---|
+//! | `instance`, `incarnation` | the name's UTF-8 bytes, and 16 bytes, the highest first; the key |
+//! | `format` | 1; a row of any other format, or with values that can't be, is nobody in the view; only its own process makes it anew |
+//! | `sequence` | the number of its last heartbeat |
+//! | `joined` | when it joined; never changed |
+//! | `boot` | as of a lease; in any other boot the row is nobody |
+//! | `since` | nanoseconds on `CLOCK_BOOTTIME`: since when it has been listed without a gap |
+//! | `expires`, `ttl` | as of a lease: the last heartbeat came at `expires` − `ttl` |
+//! | `listed` | 1 as long as it is counted in the view; whoever sends a heartbeat, leaves or marks first sets it to 0 where `expires` is over, and deletes what is 0 and `expires` + `ttl` is over, or `expires` and `gone` |
+//! | `gone` | 1 for the tombstone of one that left |
+//! | `draining`, `marked` | 1 if it drains by its own will; if an operator wants it to |
+//! | `digests` | eight bytes for each, the highest first; at most 64 |
+//! | `labels` | for each in the order of their names' bytes: a byte with the length of its name, the name, a byte with the length of its value, the value |
+//! | `handle`, `early` | of the last heartbeat, as of a lease: whoever finds that the handle has died deletes the row and gives the view its next version |
+//! | `host`, `pid`, `text` | as of a lease |
+//!
+//! `joined`, `base_at`, `next_at`, `started`, `ended`, `silent` and the `since` of a claim are nanoseconds since 1970 on the wall
 //! clock, negative before that. What an operation makes of a timer and its claims is written down in `tenure-store`, at
-//! `TimerRecord::apply`, which programs in other languages have to follow to the letter.
+//! `TimerRecord::apply`, and what it makes of a member at `MemberRecord`; programs in other languages have to follow them
+//! to the letter.
 //!
 //! Whoever ends a grant sets `chosen` for the two that have waited longest of those with 0, of other handles
 //! and not dead. Whoever ends or makes a grant that others wait for writes a byte into `bell` after the commit.
@@ -138,7 +167,7 @@
 //! and removes the file before it gives the lock up. Whoever wants to know whether a handle lives opens its file
 //! without creating it and tries a shared lock: not granted means alive; granted on a file that still has a name,
 //! and has the numbers that it says, means dead; everything else, also a copy, means unknown. A file may be removed
-//! under a shared lock once no lease, claim or run that is not over has its bits.
+//! under a shared lock once no lease, claim, run or listed member that is not over has its bits.
 
 #[cfg(not(unix))]
 compile_error!("tenure-sqlite works on Unix systems only: it needs flock(2) and a clock that counts suspend");
@@ -153,12 +182,14 @@ mod file;
 pub mod fuzzing;
 mod hints;
 mod liveness;
+mod members;
 mod options;
 mod queue;
 mod record;
 mod runs;
 mod schema;
 mod store;
+mod tables;
 mod timers;
 mod tx;
 mod watcher;

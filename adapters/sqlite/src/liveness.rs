@@ -314,7 +314,7 @@ impl Drop for Liveness {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn folder() -> (tempfile::TempDir, LiveFolder) {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     /// Leaves what a handle of this name leaves when its process dies.
-    fn dies(folder: &LiveFolder, handle: HandleId) {
+    pub(crate) fn dies(folder: &LiveFolder, handle: HandleId) {
         let mut file = File::create_new(folder.file(handle)).unwrap();
         let meta = file.metadata().unwrap();
         file.write_all(Said::new("boot", &meta).0.as_bytes()).unwrap();

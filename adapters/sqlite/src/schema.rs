@@ -1,4 +1,4 @@
-//! The tables of a store, and how a database is opened.
+//! How a database is opened.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,105 +18,17 @@ use crate::error::{file_error, is_busy, store_error};
 use crate::file::{self, FileId, Identity};
 use crate::liveness::LiveFolder;
 use crate::options::SqliteOptions;
+use crate::tables::{LEASE_TABLES, MEMBER_TABLES, TIMER_TABLES};
 
 /// `PRAGMA application_id` of our databases: "Tenr" in ASCII.
 pub(crate) const APPLICATION_ID: i32 = 0x5465_6e72;
 /// `PRAGMA user_version`: the format of the tables that this crate writes and reads. Databases of the earlier ones are
 /// brought up to it when they are opened.
-pub(crate) const FORMAT: i32 = 2;
+pub(crate) const FORMAT: i32 = 3;
 /// The first format.
 const OLDEST: i32 = 1;
 /// The column `format` of the rows that this crate writes and reads.
 pub(crate) const ROW_FORMAT: i32 = 1;
-
-/// The tables of format 1. They are described in the documentation of the crate.
-pub(crate) const LEASE_TABLES: &str = "
-CREATE TABLE store (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    boot TEXT NOT NULL,
-    time_namespace INTEGER NOT NULL,
-    high_water INTEGER NOT NULL
-) STRICT;
-CREATE TABLE lease (
-    name BLOB NOT NULL PRIMARY KEY,
-    format INTEGER NOT NULL,
-    token INTEGER NOT NULL,
-    owner TEXT NOT NULL,
-    boot TEXT NOT NULL,
-    expires INTEGER NOT NULL,
-    ttl INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    handle BLOB NOT NULL,
-    early INTEGER NOT NULL,
-    host TEXT,
-    pid INTEGER,
-    text TEXT
-) STRICT, WITHOUT ROWID;
-CREATE TABLE waiter (
-    name BLOB NOT NULL,
-    handle BLOB NOT NULL,
-    boot TEXT NOT NULL,
-    since INTEGER NOT NULL,
-    expires INTEGER NOT NULL,
-    early INTEGER NOT NULL,
-    chosen INTEGER NOT NULL,
-    PRIMARY KEY (name, handle)
-) STRICT, WITHOUT ROWID;
-";
-
-/// What format 2 adds.
-pub(crate) const TIMER_TABLES: &str = "
-CREATE TABLE timer (
-    name BLOB NOT NULL PRIMARY KEY,
-    format INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
-    base_n INTEGER NOT NULL,
-    base_at INTEGER NOT NULL,
-    schedule TEXT NOT NULL,
-    next_n INTEGER,
-    next_at INTEGER,
-    next_schedule TEXT,
-    last INTEGER NOT NULL,
-    claimed INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE claim (
-    name BLOB NOT NULL,
-    tick INTEGER NOT NULL,
-    format INTEGER NOT NULL,
-    owner TEXT NOT NULL,
-    token INTEGER NOT NULL,
-    boot TEXT NOT NULL,
-    expires INTEGER NOT NULL,
-    ttl INTEGER NOT NULL,
-    begun INTEGER NOT NULL,
-    attempts INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    handle BLOB NOT NULL,
-    early INTEGER NOT NULL,
-    host TEXT,
-    pid INTEGER,
-    text TEXT,
-    PRIMARY KEY (name, tick)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE run (
-    job BLOB NOT NULL,
-    owner TEXT NOT NULL,
-    format INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    tick INTEGER,
-    started INTEGER NOT NULL,
-    ended INTEGER,
-    outcome TEXT,
-    text TEXT,
-    boot TEXT NOT NULL,
-    expires INTEGER NOT NULL,
-    silent INTEGER NOT NULL,
-    handle BLOB NOT NULL,
-    early INTEGER NOT NULL,
-    PRIMARY KEY (job, owner)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX run_by_number ON run (job, number);
-";
 
 /// A database that is open and checked.
 #[derive(Debug)]
@@ -327,7 +239,7 @@ fn create_tables(connection: &Connection, path: &Path, until: Instant) -> Result
         }
         connection.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};
-             {LEASE_TABLES} {TIMER_TABLES}
+             {LEASE_TABLES} {TIMER_TABLES} {MEMBER_TABLES}
              INSERT INTO store VALUES (1, '', 0, 0);"
         ))?;
         Ok(Ok(()))
@@ -348,9 +260,12 @@ fn upgrade(connection: &Connection, path: &Path, until: Instant) -> Result<(), S
             return Ok(Err(error));
         }
         // Another process may have done it by now.
-        if known.1 < FORMAT {
-            connection.execute_batch(&format!("{TIMER_TABLES} PRAGMA user_version = {FORMAT};"))?;
-        }
+        let tables = match known.1 {
+            FORMAT => return Ok(Ok(())),
+            OLDEST => [TIMER_TABLES, MEMBER_TABLES].concat(),
+            _ => MEMBER_TABLES.to_owned(),
+        };
+        connection.execute_batch(&format!("{tables} PRAGMA user_version = {FORMAT};"))?;
         Ok(Ok(()))
     })
 }
@@ -420,6 +335,8 @@ fn enter_boot(connection: &Connection, path: &Path, boot: &Boot, until: Instant)
         // What a newer version wrote counts as held until that version removes it.
         connection.execute("DELETE FROM lease WHERE format = ?1", [ROW_FORMAT])?;
         connection.execute("DELETE FROM waiter", [])?;
+        connection.execute("DELETE FROM member WHERE format = ?1", [ROW_FORMAT])?;
+        connection.execute("UPDATE fleet SET version = version + 1", [])?;
         Ok(Ok(()))
     })
 }

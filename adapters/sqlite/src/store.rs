@@ -266,12 +266,12 @@ impl Store for SqliteStore {
         self.ask(|reply| Job::Forget(job, reply)).await
     }
 
-    async fn members(&self, _: Option<Identity>, _: usize) -> Result<Vec<MemberEntry>, StoreError> {
-        Err(StoreError::unsupported("this store keeps no members"))
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        self.ask(|reply| Job::Members { after, most, reply }).await
     }
 
-    async fn mark(&self, _: DrainMark) -> Result<Vec<Identity>, StoreError> {
-        Err(StoreError::unsupported("this store keeps no members"))
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        self.ask(|reply| Job::Mark(mark, reply)).await
     }
 
     async fn close(&self) {

@@ -34,8 +34,11 @@ pub(crate) struct Transaction<'a> {
     /// The highest token that this handle has ever seen here, above which it stays even if the file was
     /// put back to an older state.
     pub(crate) high_water: u64,
-    /// Whether others wait for a lease that has changed hands: ring the bell after the commit.
+    /// Whether others wait for a lease that has changed hands, or the members have changed: ring the bell after the
+    /// commit.
     pub(crate) ring: bool,
+    /// Whether the members that are gone by now have been looked for.
+    pub(crate) members_looked_at: bool,
 }
 
 /// The answer to one operation, in a transaction that is sound.
@@ -49,7 +52,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn over(opened: &'a Opened, live: &'a LiveFolder, me: &'a Liveness, high_water: u64) -> Self {
         let (connection, boot) = (&opened.connection, opened.boot.id.as_str());
         let (now, wall) = (clock::now(), clock::wall());
-        Self { connection, boot, live, me, now, wall, high_water, ring: false }
+        Self { connection, boot, live, me, now, wall, high_water, ring: false, members_looked_at: false }
     }
 }
 
@@ -60,9 +63,8 @@ impl Transaction<'_> {
             Operation::Renew(request) => Ok(Answer::Renew(self.renew(request)?)),
             Operation::Release(request) => Ok(Answer::Release(self.release(request)?)),
             Operation::Timer(request) => self.timer(request)?.map(Answer::Timer),
-            Operation::Heartbeat(_) | Operation::Leave(_) => {
-                Err(StoreError::unsupported("this store keeps no members"))
-            }
+            Operation::Heartbeat(beat) => self.heartbeat(beat)?.map(Answer::Heartbeat),
+            Operation::Leave(leave) => self.leave(leave)?.map(|()| Answer::Leave),
         };
         Ok(outcome.map_err(|error| error.about(operation.subject())))
     }
@@ -187,13 +189,10 @@ impl Transaction<'_> {
     /// Above every earlier grant's, above `at_least`, and above the wall clock: if the file is lost together
     /// with its high water, tokens still go on rising.
     pub(crate) fn next_token(&mut self, at_least: u64) -> Step<Token> {
-        let (stored, boot) = self.state()?;
-        if boot != self.boot {
-            return Ok(Err(StoreError::unsupported(
-                "another machine has taken the store over: leases are on one machine's clock, so nothing is granted \
-                 here any more; give each machine a store of its own",
-            )));
-        }
+        let stored = match self.state_of_this_boot()? {
+            Ok(high_water) => high_water,
+            Err(error) => return Ok(Err(error)),
+        };
         let highest = stored.max(self.high_water).max(at_least);
         if highest >= HIGHEST_TOKEN {
             return Ok(Err(StoreError::rejected(format!(
@@ -207,6 +206,19 @@ impl Transaction<'_> {
             .execute([signed(token)])?;
         self.high_water = token;
         Ok(Ok(Token::new(token)))
+    }
+
+    /// The highest token ever given; an error if the store is on another clock now.
+    pub(crate) fn state_of_this_boot(&self) -> Step<u64> {
+        let (high_water, boot) = self.state()?;
+        Ok(if boot == self.boot {
+            Ok(high_water)
+        } else {
+            Err(StoreError::unsupported(
+                "another machine has taken the store over: leases are on one machine's clock, so nothing is granted \
+                 here any more; give each machine a store of its own",
+            ))
+        })
     }
 
     /// The highest token ever given, and the boot whose clock the store is on.
@@ -439,14 +451,15 @@ impl Transaction<'_> {
             .map(drop)
     }
 
-    /// The handles that hold leases or claims, wait for a lease, or run a job.
+    /// The handles that hold leases or claims, wait for a lease, run a job, or are a member's.
     pub(crate) fn named(&self) -> rusqlite::Result<BTreeSet<HandleId>> {
         self.connection
             .prepare_cached(
                 "SELECT handle FROM lease WHERE boot = ?1 AND expires > ?2
                  UNION SELECT handle FROM waiter WHERE boot = ?1 AND expires > ?2
                  UNION SELECT handle FROM claim WHERE boot = ?1 AND expires > ?2
-                 UNION SELECT handle FROM run WHERE boot = ?1 AND expires > ?2 AND outcome IS NULL",
+                 UNION SELECT handle FROM run WHERE boot = ?1 AND expires > ?2 AND outcome IS NULL
+                 UNION SELECT handle FROM member WHERE boot = ?1 AND expires > ?2 AND listed = 1",
             )?
             .query_map(params![self.boot, signed(self.now.as_nanos())], |row| {
                 Ok(row.get_ref(0)?.as_blob().ok().and_then(HandleId::from_bytes))

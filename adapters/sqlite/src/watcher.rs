@@ -1,13 +1,13 @@
-//! Tells of watched leases that become free or are taken.
+//! Tells of watched leases that become free or are taken, and of the members of the fleet.
 //!
 //! The database is the truth; everything else only says when to look at it:
-//! - the bell, a file that is written to after each transaction that others wait for;
-//! - the end of a liveness file's lock: the holder has died. The event comes a moment before the lock is free,
+//! - the bell, a file that is written to after each transaction that others wait for, or that changes the members;
+//! - the end of a liveness file's lock: the holder, or a member, has died. The event comes a moment before the lock is free,
 //!   so the lock is tried a few times;
 //! - where file events can't be had, or get lost, a look now and then at the number that SQLite changes with
 //!   every commit, at the holders' locks and at the clock.
 //!
-//! While nothing is watched, nothing of this happens.
+//! While nothing is watched and this handle has sent no heartbeat, nothing of this happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -25,6 +25,10 @@ use crate::hints::HintQueue;
 use crate::liveness::{HandleId, Life};
 use crate::record::Record;
 use crate::tx::WAITER_TTL;
+
+mod members;
+
+use members::MemberWatch;
 
 /// How often to look when file events tell of changes.
 const POLL_WITH_EVENTS: Duration = Duration::from_millis(100);
@@ -54,6 +58,8 @@ const REST_PER_LOOK: u32 = 3;
 pub(crate) struct Watcher {
     hints: Arc<HintQueue>,
     watched: BTreeMap<LeaseName, Seen>,
+    /// `None` until this handle has sent a heartbeat.
+    members: Option<MemberWatch>,
     /// Leases that this handle no longer waits for, though the database still says so.
     forgotten: BTreeSet<LeaseName>,
     events: Option<Events>,
@@ -97,6 +103,7 @@ impl Watcher {
         Self {
             hints,
             watched: BTreeMap::new(),
+            members: None,
             forgotten: BTreeSet::new(),
             events: None,
             dirty: false,
@@ -113,12 +120,32 @@ impl Watcher {
 
     /// What to wait for besides time.
     pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
-        if self.watched.is_empty() { None } else { self.events.as_ref().map(Events::fd) }
+        if self.is_idle() { None } else { self.events.as_ref().map(Events::fd) }
+    }
+
+    /// Whether there is nothing to tell of.
+    fn is_idle(&self) -> bool {
+        self.watched.is_empty() && self.members.is_none()
     }
 
     /// Something was changed by this handle.
     pub(crate) const fn look_again(&mut self) {
         self.dirty = true;
+    }
+
+    /// The members may have been changed by this handle.
+    pub(crate) const fn look_at_members(&mut self) {
+        if let Some(members) = &mut self.members {
+            members.look_again();
+        }
+    }
+
+    /// The caller learns the members of this version, and hears of every other from now on.
+    pub(crate) fn told_members(&mut self, database: &Database, version: u64) {
+        if self.is_idle() {
+            self.begin(database);
+        }
+        self.members.get_or_insert_default().told(version);
     }
 
     /// The caller learns that the lease is held. If that hold ends before it is ever seen here, it must be told
@@ -139,7 +166,7 @@ impl Watcher {
         name: &LeaseName,
         until: Instant,
     ) -> Result<(), StoreError> {
-        if self.watched.is_empty() {
+        if self.is_idle() {
             self.begin(database);
         }
         database.write("can't register as a waiter", until, |transaction| {
@@ -173,9 +200,10 @@ impl Watcher {
         self.forgotten.clear();
         self.version = None;
         self.events = None;
-        if !self.watched.is_empty() {
+        if !self.is_idle() {
             self.begin(database);
             self.dirty = true;
+            self.look_at_members();
             // Writes the registrations anew.
             self.next_write = Instant::ZERO;
             self.registered = None;
@@ -202,7 +230,7 @@ impl Watcher {
         if !self.forgotten.is_empty() && now >= self.next_write {
             self.forget(database, now);
         }
-        if self.watched.is_empty() {
+        if self.is_idle() {
             self.dirty = false;
             self.looked_at = None;
             return (!self.forgotten.is_empty()).then_some(self.next_write);
@@ -215,7 +243,10 @@ impl Watcher {
         if polled {
             self.next_poll = now + if self.events.is_some() { POLL_WITH_EVENTS } else { POLL_WITHOUT_EVENTS };
             let version = database.data_version().ok();
-            self.dirty |= version != self.version || version.is_none();
+            if version != self.version || version.is_none() {
+                self.dirty = true;
+                self.look_at_members();
+            }
             self.version = version;
         }
         let probed = self.probes.pop_if(|at| *at <= now).is_some();
@@ -226,15 +257,19 @@ impl Watcher {
             self.look_on(database);
         }
         let look = self.wants_to_look().then_some(self.next_look);
-        [Some(self.next_poll), Some(self.next_write), self.probes.last().copied(), look]
+        let members = self
+            .members
+            .as_mut()
+            .and_then(|members| members.turn(database, &self.hints, now, probed, self.events.is_some()));
+        [members, Some(self.next_poll), Some(self.next_write), self.probes.last().copied(), look]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// From "nothing watched" to "something watched".
+    /// From nothing to tell of something.
     fn begin(&mut self, database: &Database) {
-        // What came while nothing was watched is of no interest.
+        // What came before is of no interest.
         if self.events.as_mut().is_none_or(|events| events.take().over) {
             self.events = Events::watch(database.live())
                 .inspect_err(|error| tracing::debug!(%error, "no file events; looking more often instead"))
@@ -248,17 +283,22 @@ impl Watcher {
     fn take_events(&mut self, now: Instant) {
         let Some(events) = &mut self.events else { return };
         let noticed = events.take();
-        self.dirty |= noticed.rung;
         if noticed.over {
             self.events = None;
+        }
+        if noticed.rung || noticed.over {
             self.dirty = true;
+            if let Some(members) = &mut self.members {
+                members.look_again();
+            }
         }
         let holds = |ended: &HandleId| {
             self.watched
                 .values()
                 .any(|seen| matches!(seen, Seen::Held { handle: Some(handle), .. } if handle == ended))
         };
-        if noticed.ended.iter().any(holds) {
+        let suspected = self.members.as_mut().is_some_and(|members| members.suspect(&noticed.ended));
+        if suspected || noticed.ended.iter().any(holds) {
             self.probes.extend(PROBES.iter().map(|after| now + *after));
             self.probes.sort_unstable_by(|a, b| b.cmp(a));
             // Several that end at once are tried together.
@@ -340,6 +380,11 @@ impl Watcher {
     /// Says that this handle still waits for the next of the leases.
     fn register(&mut self, database: &mut Database, now: Instant) {
         let names = self.next_after(self.registered.as_ref());
+        if names.is_empty() {
+            self.registered = None;
+            self.next_write = now + REGISTER;
+            return;
+        }
         let written = database.write("can't register as a waiter", now + WRITE_PATIENCE, |transaction| {
             names.iter().try_for_each(|name| transaction.register(name, false)).map(Ok)
         });

@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use tenure_core::{Instant, JobName, LeaseName, TimerName};
+use tenure_core::{Identity, Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, Eviction, JobRecord, LeaseRecord, Limits, Operation, Outcome, Renewed, Replies,
-    RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer, TimerEntry, TimerRequest,
+    Acquired, Answer, DrainMark, Eviction, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Outcome,
+    Renewed, Replies, RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer, TimerEntry,
+    TimerRequest,
 };
 
 use crate::clock;
@@ -48,6 +49,12 @@ pub(crate) enum Job {
     },
     Runs(JobName, Reply<Vec<RunRecord>>),
     Forget(JobName, Reply<bool>),
+    Members {
+        after: Option<Identity>,
+        most: usize,
+        reply: Reply<Vec<MemberEntry>>,
+    },
+    Mark(DrainMark, Reply<Vec<Identity>>),
     Watch(LeaseName, Reply<()>),
     Unwatch(LeaseName, Reply<()>),
     Liveness(Reply<Option<File>>),
@@ -185,6 +192,16 @@ impl Worker {
                 let result = self.open(until).and_then(|database| database.forget_job(&job, until));
                 let _ = reply.send(result.map_err(|error| error.about(&job)));
             }
+            Job::Members { after, most, reply } => {
+                let _ = reply
+                    .send(self.open(patience()).and_then(|database| database.members(after.as_ref(), most)));
+            }
+            Job::Mark(mark, reply) => {
+                let until = patience();
+                let result = self.open(until).and_then(|database| database.mark(&mark, until));
+                self.watcher.look_at_members();
+                let _ = reply.send(result);
+            }
             Job::Watch(name, reply) => {
                 let until = patience();
                 let result = self.open(until).map(drop).and_then(|()| match &mut self.database {
@@ -239,10 +256,15 @@ impl Worker {
                 self.watcher.look_again();
             }
             for (&(b, o, _), outcome) in open.iter().zip(outcomes) {
-                if let Operation::Acquire(request) = &batches[b].operations[o]
-                    && let Ok(Answer::Acquire(Acquired::Held(holder))) = &outcome
-                {
-                    self.watcher.told_held(&request.name, holder);
+                match (&batches[b].operations[o], &outcome) {
+                    (Operation::Acquire(request), Ok(Answer::Acquire(Acquired::Held(holder)))) => {
+                        self.watcher.told_held(&request.name, holder);
+                    }
+                    (Operation::Heartbeat(_), Ok(Answer::Heartbeat(presence))) => {
+                        self.watcher.told_members(database, presence.version);
+                    }
+                    (Operation::Heartbeat(_) | Operation::Leave(_), _) => self.watcher.look_at_members(),
+                    _ => {}
                 }
                 batches[b].replies.deliver(o, outcome);
             }

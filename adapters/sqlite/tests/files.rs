@@ -86,10 +86,10 @@ fn a_store_of_a_newer_format_is_refused_also_while_it_is_open() {
     let folder = Folder::new();
     let store = folder.store();
     let token = granted(&store, "x", owner(1, 0), TTL);
+    sql(&folder, "PRAGMA user_version = 4");
+    refused(&store, StoreErrorKind::Unsupported, &["format 4", "update this program"]);
+    refused(&folder.store(), StoreErrorKind::Unsupported, &["format 4", "update this program"]);
     sql(&folder, "PRAGMA user_version = 3");
-    refused(&store, StoreErrorKind::Unsupported, &["format 3", "update this program"]);
-    refused(&folder.store(), StoreErrorKind::Unsupported, &["format 3", "update this program"]);
-    sql(&folder, "PRAGMA user_version = 2");
     assert_eq!(renew(&store, "x", owner(1, 0), token, TTL), Ok(Renewed::Renewed));
 }
 

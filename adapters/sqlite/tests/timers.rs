@@ -41,7 +41,11 @@ fn a_database_of_format_1_is_brought_up_to_ours_and_nothing_held_is_lost() {
     let after = tables(&folder);
     block_on(store.close());
     // As a program of format 1 leaves it: see `the_tables_of_format_1_are_as_they_were`.
-    sql(&folder, "DROP TABLE timer; DROP TABLE claim; DROP TABLE run; PRAGMA user_version = 1");
+    sql(
+        &folder,
+        "DROP TABLE timer; DROP TABLE claim; DROP TABLE run; DROP TABLE member; DROP TABLE fleet; \
+         PRAGMA user_version = 1",
+    );
 
     let stores = [(); 4].map(|()| folder.store());
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! A whole store of one's own: leases and timers in a text file, shared by the processes of one machine. It keeps no
-//! records of jobs.
+//! A whole store of one's own: leases, timers and members in a text file, shared by the processes of one machine. It
+//! keeps no records of jobs.
 //!
 //! It shows what an adapter has to do, and is as slow as it is short: each operation reads the file under a
 //! lock, changes it, and puts the new one in its place. `tests/own_store.rs` holds it against the conformance
@@ -13,15 +13,16 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_store::core::{
-    Instant, LeaseName, NextSchedule, Rate, StoreClock, Tick, TimerName, Timestamp, Token,
+    Digest, Identity, Instant, Labels, LeaseName, NextSchedule, Presence, Rate, StoreClock, Tick, TimerName,
+    Timestamp, Token,
 };
 use tenure_store::{
-    Acquire, Acquired, Claim, Eviction, Holder, LeaseRecord, Limits, Metadata, Release, Released, Renew,
-    Renewed, SimpleStore, StoreError, StoreTime, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
-    check_claim_floor, check_floor,
+    Acquire, Acquired, Claim, DrainMark, Eviction, Fleet, Heartbeat, Holder, LeaseRecord, Leave, Limits,
+    MemberEntry, MemberRecord, Metadata, Release, Released, Renew, Renewed, SimpleStore, StoreError,
+    StoreTime, TimerAnswer, TimerEntry, TimerRecord, TimerRequest, check_claim_floor, check_floor,
 };
 
-/// The leases and timers in the file `leases` of a directory.
+/// The leases, timers and members in the file `leases` of a directory.
 pub(crate) struct FileStore {
     pub(crate) directory: PathBuf,
 }
@@ -31,6 +32,7 @@ struct Leases {
     high_water: u64,
     held: BTreeMap<LeaseName, Record>,
     timers: BTreeMap<TimerName, TimerRecord>,
+    fleet: Fleet,
 }
 
 /// Times are microseconds since 1970.
@@ -160,6 +162,26 @@ impl SimpleStore for FileStore {
             timers.map(entry).collect()
         })
     }
+
+    /// What becomes of the members, and when their version rises, is decided by [`Fleet`].
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<Presence, StoreError> {
+        self.limits().check_heartbeat(&beat)?;
+        let answer = self.change(|leases, now| leases.fleet.beat(&beat, store_time(now)))?;
+        answer.map(|(presence, _)| presence).map_err(|error| error.about(&beat.identity))
+    }
+
+    async fn leave(&self, leave: Leave) -> Result<(), StoreError> {
+        self.limits().check(&leave.clone().into())?;
+        self.change(|leases, now| leases.fleet.leave(&leave, store_time(now))).map(drop)
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        self.change(|leases, now| leases.fleet.list(after.as_ref(), most, store_time(now)))
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        self.change(|leases, now| leases.fleet.mark(&mark, store_time(now)).0)
+    }
 }
 
 /// Above all before, above the floor, and not below the clock, should the file get lost.
@@ -184,7 +206,7 @@ impl FileStore {
         let lock = File::create(self.directory.join("lock")).map_err(failed)?;
         lock.lock().map_err(failed)?;
         let text = match fs::read_to_string(self.directory.join("leases")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => "0\n".to_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "0 0 0\n".to_owned(),
             read => read.map_err(failed)?,
         };
         // What can't be read is never taken for free.
@@ -206,9 +228,10 @@ impl Leases {
         self.held.get(name).map(|record| LeaseRecord::new(name.clone(), record.holder(now)))
     }
 
-    /// The high water of the tokens on the first line, then a line for each lease, timer and claim.
+    /// The high water of the tokens on the first line, with the version of the members and how many are listed; then a
+    /// line for each lease, timer, claim and member.
     fn write(&self) -> String {
-        let mut text = format!("{}\n", self.high_water);
+        let mut text = format!("{} {} {}\n", self.high_water, self.fleet.version(), self.fleet.listed());
         for (name, record) in &self.held {
             let Record { owner, token, ttl, ends, since, metadata } = record;
             let (name, owner, people) = (escape(name.as_str()), escape(owner), write_metadata(metadata));
@@ -230,12 +253,19 @@ impl Leases {
                 );
             }
         }
+        for (identity, record) in self.fleet.records() {
+            text += &format!("member {} {}\n", escape(&identity.to_string()), write_member(record));
+        }
         text
     }
 
     fn read(text: &str) -> Option<Self> {
         let mut lines = text.lines();
-        let mut leases = Self { high_water: lines.next()?.parse().ok()?, ..Self::default() };
+        let [high_water, version, listed] = lines.next()?.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let mut leases = Self { high_water: high_water.parse().ok()?, ..Self::default() };
+        let mut members = BTreeMap::new();
         for line in lines {
             let fields: Vec<&str> = line.split(' ').collect();
             match fields[..] {
@@ -282,11 +312,55 @@ impl Leases {
                     };
                     leases.timers.get_mut(&TimerName::new(unescape(name)?).ok()?)?.claims.push(claim);
                 }
+                ["member", identity, ref record @ ..] => {
+                    members.insert(Identity::parse(&unescape(identity)?)?, read_member(record)?);
+                }
                 _ => return None,
             }
         }
+        leases.fleet = Fleet::restore(version.parse().ok()?, listed.parse().ok()?, members);
         Some(leases)
     }
+}
+
+fn write_member(record: &MemberRecord) -> String {
+    let MemberRecord { sequence, joined, since, heard, ttl, left, draining, marked, .. } = record;
+    let MemberRecord { digests, labels, metadata, .. } = record;
+    let (joined, since, heard, ttl) = (joined.as_nanos(), since.as_nanos(), heard.as_nanos(), ttl.as_nanos());
+    let digests: String = digests.iter().map(|digest| format!("{},", digest.get())).collect();
+    let labels: String =
+        labels.iter().map(|(name, value)| format!("{}={},", escape(name), escape(value))).collect();
+    let people = write_metadata(metadata);
+    format!(
+        "{sequence} {joined} {since} {heard} {ttl} {left} {draining} {marked} {digests}. {labels}. {people}"
+    )
+}
+
+fn read_member(fields: &[&str]) -> Option<MemberRecord> {
+    let &[sequence, joined, since, heard, ttl, left, draining, marked, digests, labels, host, pid, note] =
+        fields
+    else {
+        return None;
+    };
+    let labels = labels.strip_suffix('.')?.split_terminator(',').map(|label| {
+        let (name, value) = label.split_once('=')?;
+        Some((unescape(name)?, unescape(value)?))
+    });
+    let digests =
+        digests.strip_suffix('.')?.split_terminator(',').map(|digest| digest.parse().ok().map(Digest::new));
+    Some(MemberRecord {
+        sequence: sequence.parse().ok()?,
+        joined: Timestamp::from_nanos(joined.parse().ok()?),
+        since: Instant::from_nanos(since.parse().ok()?),
+        heard: Instant::from_nanos(heard.parse().ok()?),
+        ttl: Duration::from_nanos(ttl.parse().ok()?),
+        left: left.parse().ok()?,
+        draining: draining.parse().ok()?,
+        marked: marked.parse().ok()?,
+        digests: digests.collect::<Option<_>>()?,
+        labels: Labels::new(labels.collect::<Option<Vec<_>>>()?).ok()?,
+        metadata: read_metadata(host, pid, note)?,
+    })
 }
 
 fn read_tick(n: &str, at: &str) -> Option<Tick> {

@@ -63,7 +63,16 @@ impl Limits {
         } else {
             Ok(())
         };
-        let checked = self.check_ttl(heartbeat.ttl).and_then(|()| heartbeat.metadata.check()).and(few);
+        let (sequence, most) = (heartbeat.sequence, Heartbeat::HIGHEST_SEQUENCE);
+        let low = if sequence > most {
+            let message =
+                format!("the number of a heartbeat can't be {sequence}: numbers of at most {most} are kept");
+            Err(StoreError::rejected(message))
+        } else {
+            Ok(())
+        };
+        let checked =
+            self.check_ttl(heartbeat.ttl).and_then(|()| heartbeat.metadata.check()).and(few).and(low);
         checked.map_err(|error| error.about(&heartbeat.identity))
     }
 

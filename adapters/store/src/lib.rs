@@ -1,7 +1,7 @@
 //! The contract between Tenure and its stores.
 //!
-//! A store keeps one record per lease that is held, one per timer, and the last runs of each job. The core decides when to ask it for what; an adapter
-//! carries that out. This page is what an adapter must keep for the whole to be safe. To write one, implement
+//! A store keeps one record per lease that is held, one per timer, the last runs of each job, and one record per member of
+//! the fleet. The core decides when to ask it for what; an adapter carries that out. This page is what an adapter must keep for the whole to be safe. To write one, implement
 //! [`SimpleStore`] (there is a sketch at the trait, and a whole one in `examples/own_store.rs`), and hold it
 //! against the properties of the module `conformance` (feature `conformance`).
 //!
@@ -132,6 +132,44 @@
 //! come twice, late, or not at all. The last hundred runs of a job are kept. A run without an outcome whose TTL is over is
 //! told as [`RunState::Abandoned`]; nobody has to come and write that down. A record that can't be read is left out.
 //!
+//! # Members
+//!
+//! A member is one incarnation of an instance: two processes of one name are two members. Its record is made by its first
+//! [`Heartbeat`]; [`MemberRecord::beat`], [`MemberRecord::leave`] and [`MemberRecord::mark`] decide what becomes of it, and
+//! [`Fleet`] does all of it for an adapter that has the members in one place (the store of the example saves and loads
+//! one). Members decide nothing about a lease.
+//!
+//! - **Who is listed.** Whoever's last heartbeat is less than its TTL ago, by the clock of expiry that leases go by, and who
+//!   has not left. Nobody has to come and end it. Where a store can prove that the process has died, its members are gone
+//!   at once, as its leases are. After the end a record is remembered for another TTL.
+//! - **Sequence.** The heartbeats of an incarnation are numbered. One whose number is not above the last changes nothing
+//!   and extends nothing, and is answered like any other while the member is listed; one that comes after its end is
+//!   [`StoreError::rejected`].
+//! - **Joined** is the wall clock at the first heartbeat, and is written once. A store that has no record takes over what
+//!   the heartbeat says. The **age** is another thing: the time since the member has been listed without a gap, by the clock
+//!   of expiry.
+//! - **Leave** leaves a tombstone for the TTL that it gives, also where there was no record: so no heartbeat that is late
+//!   brings a ghost back, whatever its number. To leave twice is to leave.
+//! - **A mark** ([`DrainMark`]) stands in the record beside what the member says of itself. Heartbeats never touch it, and are
+//!   answered with it ([`Presence::drain`](core::Presence::drain)); others see a member that drains. It concerns those who
+//!   are listed at the time, not those who come later, and ends with the record.
+//! - **The version** of the view rises, above the last and above the wall clock's microseconds ([`next_version`]), when
+//!   somebody joins, leaves, is gone, comes back, is marked or no longer, or says something else of its drain, digests or
+//!   labels. It stays with every other heartbeat. A heartbeat is answered with the whole view, sorted by identity and the
+//!   asker among it, unless it names this very version.
+//! - **Hints.** A handle that has sent a heartbeat gets [`Hint::Members`] whenever the version is another than the last that
+//!   it was told, by an answer or a hint. Watching is not needed. [`Hint::Resync`] stands for it, too.
+//! - A record that can't be read, or is of a newer format, is nobody in the view, and never fails the heartbeat of another;
+//!   [a list](SimpleStore::members) names it with [its problem](MemberEntry::problem). The next heartbeat of that very
+//!   process makes it anew.
+//!
+//! A store that can only compare and set keeps a record for each member, and one for the version, with a digest of what
+//! others see of those that it stands for. A heartbeat writes its own record on the condition that it is as it was read.
+//! Then it reads the version, all records and the store's time; if what is to be seen is another thing than that digest
+//! says, it writes the next version with the new digest, on the condition that nobody has, else it reads again. So what it
+//! answers with belongs together, and the version also rises for those who are gone by time, and for a change whose writer
+//! died before it could raise it.
+//!
 //! # Operators
 //!
 //! [`Eviction::Replace`] puts an owner in place that no process can have, for example `evicted`, which has no
@@ -146,19 +184,21 @@
 //!
 //! Any UTF-8 text of 1 to 255 bytes names a lease, and no two texts name the same one: no folding of case, no
 //! Unicode normalization, no trimming, no cutting; where a store forbids a character the name is encoded
-//! reversibly. The same holds for timers and jobs, which have names of their own: a lease, a timer and a job of one name
-//! have nothing to do with each other. Listing gives back the names as they were.
+//! reversibly. The same holds for timers and jobs, which have names of their own, and for instances, whose names have no
+//! control characters and at most 200 bytes: a lease, a timer, a job and an instance of one name have nothing to do with
+//! each other. Listing gives back the names as they were.
 //!
 //! # Bounds
 //!
-//! A TTL outside of [`Limits`], metadata, a schedule or a text that is too long, a floor or the number of a tick that is
-//! too high: all are refused as [`StoreError::rejected`] before anything is sent, with the name, the value and the
-//! bound; [`Limits::check`], [`Limits::check_report`], [`check_floor`] and [`check_claim_floor`] do it. A store never keeps a lease for another time than was asked for.
+//! A TTL outside of [`Limits`], metadata, a schedule or a text that is too long, too many digests, a floor or the number of
+//! a tick or of a heartbeat that is too high: all are refused as [`StoreError::rejected`] before anything is sent, with the name, the value and the
+//! bound; [`Limits::check`], [`Limits::check_report`], [`check_floor`] and [`check_claim_floor`] do it. A store never keeps a lease for another time
+//! than was asked for.
 //!
 //! # Batches
 //!
-//! The driver hands over all operations of one turn at once, to [`Store::execute`]. Those on one lease, and those on one
-//! timer, are carried out in their order; one that fails or is malformed has no effect on the others; each outcome is
+//! The driver hands over all operations of one turn at once, to [`Store::execute`]. Those on one lease, on one timer, or on
+//! one member are carried out in their order; one that fails or is malformed has no effect on the others; each outcome is
 //! delivered as soon as it is known; what has no outcome when [`Replies`] is dropped is unknown. Every
 //! [`SimpleStore`] is a [`Store`] that runs the operations one by one, those on different leases and timers side by side.
 //!

@@ -46,6 +46,8 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// The most kinds of plans that an instance takes part in: each of them travels to every other instance.
     pub const MOST_DIGESTS: usize = 64;
+    /// The highest sequence number that is taken: some stores keep signed numbers.
+    pub const HIGHEST_SEQUENCE: u64 = i64::MAX as u64;
 }
 
 /// List an instance no longer, and none of its heartbeats that come later.
@@ -95,6 +97,24 @@ pub struct MemberEntry {
     pub ttl: Duration,
     /// What it keeps with its record.
     pub metadata: Metadata,
+    /// Why its record can't be read: a newer format, damage. Of such a member only the identity is known. It is not in
+    /// the view that heartbeats bring back.
+    pub problem: Option<String>,
+}
+
+impl MemberEntry {
+    /// A member whose record can't be read, for this reason.
+    #[must_use]
+    pub fn unreadable(identity: Identity, problem: impl Into<String>) -> Self {
+        Self {
+            member: Member::new(identity, Timestamp::EPOCH),
+            marked: false,
+            heard: Duration::ZERO,
+            ttl: Duration::ZERO,
+            metadata: Metadata::new(),
+            problem: Some(problem.into()),
+        }
+    }
 }
 
 /// The record of one incarnation. It is bounded: labels and digests are.
@@ -257,6 +277,7 @@ impl MemberRecord {
             heard: now.saturating_since(self.heard),
             ttl: self.ttl,
             metadata: self.metadata.clone(),
+            problem: None,
         }
     }
 }
@@ -278,6 +299,33 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// What was written down before: the version, how many were listed at that time, and all records.
+    #[must_use]
+    pub fn restore(
+        version: u64,
+        listed: usize,
+        records: impl IntoIterator<Item = (Identity, MemberRecord)>,
+    ) -> Self {
+        Self { records: records.into_iter().collect(), listed, version }
+    }
+
+    /// The version of the view, as of the last operation.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// How many members were listed then.
+    #[must_use]
+    pub const fn listed(&self) -> usize {
+        self.listed
+    }
+
+    /// All records, also of those that are only remembered; sorted by identity.
+    pub fn records(&self) -> impl Iterator<Item = (&Identity, &MemberRecord)> {
+        self.records.iter()
+    }
+
     /// Forgets what is over at this time; tells whether that has changed what others see.
     pub fn advance(&mut self, time: StoreTime) -> bool {
         self.records.retain(|_, record| record.is_remembered(time.now));

@@ -42,6 +42,8 @@ impl Harness for Directories {
 }
 
 tenure_store::conformance!(Directories::default(), ignore: {
+    a_thousand_members_see_each_other: "it reads and writes the whole file for each of them",
+    a_change_of_the_members_reaches_those_who_send_heartbeats: "it has no hints",
     a_release_reaches_a_watching_handle: "it has no hints",
     a_grant_reaches_a_watching_handle: "it has no hints",
     a_deletion_reaches_a_watching_handle: "it has no hints",

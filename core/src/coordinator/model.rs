@@ -12,7 +12,7 @@ impl Coordinator {
                 State::Elsewhere | State::Done => {}
             }
         }
-        earlier.values_mut().for_each(|until| visitor.deadline(until));
+        earlier.iter_mut().for_each(|(_, until)| visitor.deadline(until));
         if let Some(at) = settles_at {
             visitor.deadline(at);
         }

@@ -30,8 +30,9 @@ impl<J: Jitter> Membership<J> {
                     visitor.deadline(again_at);
                 }
             }
-            State::Leaving(Leaving { until, request }) => {
+            State::Leaving(Leaving { until, first, request }) => {
                 visitor.deadline(until);
+                visitor.sequence(machine, first);
                 match request {
                     Farewell::At(at) => visitor.deadline(at),
                     Farewell::Sent { sequence, timeout_at } => {
@@ -51,7 +52,8 @@ impl<J: Jitter> Membership<J> {
         if let Some(version) = version {
             visitor.revision(version);
         }
-        visitor.deadline(at);
+        // It counts how long ago that was, as with an emission.
+        visitor.emitted(at);
         if let Some(by) = by {
             visitor.sequence(machine, by);
         }

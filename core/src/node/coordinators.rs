@@ -1,5 +1,6 @@
 //! The coordinators of a node, joined with its membership and its workers.
 
+use alloc::format;
 use alloc::vec::Vec;
 
 use super::workers::What;
@@ -11,6 +12,7 @@ use crate::lease::Lease;
 use crate::name::{CoordinatorKey, LeaseName, WorkerKey};
 use crate::notice::Notice;
 use crate::time::Instant;
+use crate::timing::ConfigError;
 use crate::worker::Worker;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +27,8 @@ impl<J: Jitter> Node<J> {
     /// of those that belong to it. The lease of a workload has its name.
     ///
     /// # Errors
-    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::NotJoined`] before [`Node::join`].
+    /// [`Misuse::ShuttingDown`] after [`Node::shutdown`]; [`Misuse::NotJoined`] before [`Node::join`];
+    /// [`Misuse::Config`] if there are [`CoordinatorOptions::MOST`] already.
     pub fn start_coordinator(
         &mut self,
         now: Instant,
@@ -37,6 +40,11 @@ impl<J: Jitter> Node<J> {
         }
         if self.member.is_none() {
             return Err(Misuse::NotJoined);
+        }
+        let most = CoordinatorOptions::MOST;
+        if self.coordinators.len() >= most {
+            let rule = format!("an instance has at most {most}");
+            return Err(ConfigError::new("coordinators", format!("{}", most + 1), rule).into());
         }
         self.clamp(now);
         let key = CoordinatorKey(self.next_machine());
@@ -120,25 +128,37 @@ impl<J: Jitter> Node<J> {
         self.clamp(now);
         let Some(entry) = self.coordinators.get_mut(&key) else { return Ok(()) };
         entry.coordinator.ending = true;
-        entry.coordinator.touch();
         let workers: Vec<_> = entry.coordinator.workers().collect();
+        self.plan_now(key);
         self.say();
-        self.settle_coordinator(key);
         for worker in workers {
             self.end_worker(self.now, worker, &end)?;
         }
         Ok(())
     }
 
-    /// All coordinators end; their workers are drained by whoever calls this.
+    /// All coordinators end, and their workers with them.
     pub(super) fn end_coordinators(&mut self) {
         let keys: Vec<_> = self.coordinators.keys().copied().collect();
         for key in keys {
             if let Some(entry) = self.coordinators.get_mut(&key) {
                 entry.coordinator.ending = true;
-                entry.coordinator.touch();
-                self.settle_coordinator(key);
+                self.plan_now(key);
             }
+        }
+    }
+
+    /// All coordinators drop what they have: the instance drains.
+    pub(super) fn drain_coordinators(&mut self) {
+        let keys: Vec<_> = self.coordinators.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.plan_now(key));
+    }
+
+    /// Makes a plan before anything else is said, for what must not be begun any more.
+    fn plan_now(&mut self, key: CoordinatorKey) {
+        if let Some(entry) = self.coordinators.get_mut(&key) {
+            entry.coordinator.touch();
+            self.coordinator_due(key);
         }
     }
 
@@ -173,18 +193,10 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Makes all plans at once, not only before the next wait.
-    pub(super) fn plan_all(&mut self) {
-        let keys: Vec<_> = self.coordinators.keys().copied().collect();
-        for key in keys {
-            self.coordinator_due(key);
-        }
-    }
-
     fn settle_coordinator(&mut self, key: CoordinatorKey) {
         let Some(entry) = self.coordinators.get_mut(&key) else { return };
         let machine = Machine::Coordinator(key);
-        let deadline = entry.coordinator.deadline(self.now);
+        let deadline = entry.coordinator.deadline();
         move_deadline(&mut self.deadlines, machine, &mut entry.deadline, deadline);
     }
 
@@ -259,7 +271,7 @@ impl<J: Jitter> Node<J> {
 impl CoordinatorEntry {
     /// What holds whenever everything was polled; returns its deadline.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
-        assert_eq!(self.deadline, self.coordinator.deadline(now));
+        assert_eq!(self.deadline, self.coordinator.deadline());
         assert!(self.deadline.is_none_or(|at| at > now), "a coordinator is overdue");
         self.deadline
     }

@@ -4,13 +4,13 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::workers::What;
 use super::{Machine, Node, move_deadline};
 use crate::assign::Digest;
 use crate::command::{Misuse, Output, Reply};
+use crate::coordinator::{Coordinator, CoordinatorOptions};
 use crate::jitter::Jitter;
 use crate::member::{Heard, Member, MemberOptions, Membership, Presence, Says};
-use crate::name::{CommandId, LeaseKey, MemberKey, WorkerKey};
+use crate::name::{CommandId, MemberKey};
 use crate::notice::{AcquireFailure, Notice};
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
@@ -49,7 +49,7 @@ impl<J: Jitter> Node<J> {
         self.clamp(now);
         if self.member.is_none() {
             let key = MemberKey(self.next_machine());
-            let says = Says { draining: self.drain.on, digests: Arc::from([]) };
+            let says = Says { draining: self.drain.asked, digests: Arc::from([]) };
             let membership = Membership::new(self.now, key, options, says, self.jitter.0.fork());
             self.member = Some((key, MemberEntry { membership, deadline: None, ready: false }));
             self.settle_member();
@@ -73,8 +73,7 @@ impl<J: Jitter> Node<J> {
     /// Costs O(n log n), once.
     pub fn drain_all(&mut self, now: Instant) {
         self.clamp(now);
-        self.drain.asked = true;
-        self.settle_drain();
+        self.ask_for_drain(true);
     }
 
     /// Like [`Node::drain_all`], without a grace: all work is stopped hard at once. Also for a drain that is under way.
@@ -93,7 +92,12 @@ impl<J: Jitter> Node<J> {
     /// Takes [`Node::drain_all`] back: workers, jobs and coordinators go on. An operator's drain stays.
     pub fn resume(&mut self, now: Instant) {
         self.clamp(now);
-        self.drain.asked = false;
+        self.ask_for_drain(false);
+    }
+
+    fn ask_for_drain(&mut self, asked: bool) {
+        self.drain.asked = asked;
+        self.say();
         self.settle_drain();
     }
 
@@ -117,65 +121,40 @@ impl<J: Jitter> Node<J> {
         } else {
             Notice::Resumed
         }));
-        self.say();
         if on {
             self.drain_each();
         } else {
-            self.resume_each();
-        }
-        self.touch_coordinators();
-        if on {
-            // What is about to start must not.
-            self.plan_all();
+            self.resume_workers();
+            self.touch_coordinators();
         }
     }
 
     fn drain_each(&mut self) {
-        let workers: Vec<WorkerKey> = self.workers.keys().copied().collect();
-        for key in workers {
-            let Some(entry) = self.workers.get_mut(&key) else { continue };
-            let lease = match entry.what {
-                What::Lease(_) => entry.worker.pause(),
-                What::Run(_) => entry.worker.drain(),
-                // The plan drops them.
-                What::Share(..) => None,
-            };
-            self.settle_worker(key);
-            if let Some(lease) = lease {
-                self.drain_lease(lease);
-            }
-        }
+        self.pause_workers();
+        self.drain_jobs();
+        self.drain_leases(AcquireFailure::Draining);
+        self.drain_coordinators();
+    }
+
+    /// Ends all candidacies with this verdict, and drains all holds.
+    pub(super) fn drain_leases(&mut self, why: AcquireFailure) {
         // The last ones first: whoever queues must not come to its turn only because those before it have left.
-        let leases = self.leases.iter().rev().filter(|(_, entry)| entry.worker.is_none());
-        let leases: Vec<_> = leases.map(|(key, _)| *key).collect();
-        for key in leases {
-            self.refuse(key, AcquireFailure::Draining);
-            self.drain_lease(key);
-        }
-        self.drain_pending();
-    }
-
-    fn resume_each(&mut self) {
-        let workers: Vec<WorkerKey> = self.workers.keys().copied().collect();
-        for key in workers {
-            if let Some(entry) = self.workers.get_mut(&key) {
-                entry.worker.resume(self.now);
-                self.settle_worker(key);
+        let keys: Vec<_> = self.leases.keys().rev().copied().collect();
+        for key in keys {
+            if let Some(entry) = self.leases.get_mut(&key) {
+                entry.lease.refuse(self.now, why);
+                entry.lease.drain(self.now);
+                self.settle(key);
             }
         }
     }
 
-    /// A node that shuts down drains, and drains its machines by itself.
+    /// A node that shuts down drains, and drains its machines by itself. Whoever waits for a drain that is under way
+    /// still hears of its end.
     pub(super) fn drain_for_good(&mut self) {
-        self.drain = Drain { on: true, told: true, ..self.drain };
+        let told = self.drain.told || !self.drain.on;
+        self.drain = Drain { on: true, told, ..self.drain };
         self.say();
-    }
-
-    fn drain_lease(&mut self, key: LeaseKey) {
-        if let Some(entry) = self.leases.get_mut(&key) {
-            entry.lease.drain(self.now);
-            self.settle(key);
-        }
     }
 
     /// What is to be told before the node waits: that nothing is held any more.
@@ -199,13 +178,19 @@ impl<J: Jitter> Node<J> {
         leaves
     }
 
-    /// What is known of the members has changed, or what this instance says of itself has to.
+    /// What this instance says of itself may have to change. That an operator wants a drain the store knows by itself.
     pub(super) fn say(&mut self) {
-        let digests: BTreeSet<Digest> =
-            self.coordinators.values().flat_map(|entry| entry.coordinator.digests()).collect();
-        let Some((_, entry)) = &mut self.member else { return };
+        let coordinators = self.coordinators.values().map(|entry| &entry.coordinator);
+        let mut digests: BTreeSet<Digest> = coordinators.clone().filter_map(Coordinator::digest).collect();
+        for earlier in coordinators.flat_map(Coordinator::earlier) {
+            if digests.len() < CoordinatorOptions::MOST {
+                digests.insert(earlier);
+            }
+        }
         let digests = digests.into_iter().collect();
-        entry.membership.say(self.now, Says { draining: self.drain.on, digests });
+        let draining = self.drain.asked || self.shutting_down;
+        let Some((_, entry)) = &mut self.member else { return };
+        entry.membership.say(self.now, Says { draining, digests });
         self.settle_member();
     }
 
@@ -282,7 +267,7 @@ impl<J: Jitter> Node<J> {
         let Some((_, entry)) = &mut self.member else { return Ok(()) };
         entry.membership.check(id)?;
         let used = match reply {
-            Reply::Left => entry.membership.left(id),
+            Reply::Left if entry.membership.is_leave(id) => entry.membership.left(),
             Reply::Failed(failure) => entry.membership.failed(now, id, failure),
             Reply::Granted { .. }
             | Reply::Held { .. }
@@ -291,6 +276,7 @@ impl<J: Jitter> Node<J> {
             | Reply::Renewed
             | Reply::Released { .. }
             | Reply::NotYours
+            | Reply::Left
             | Reply::Watching => return Err(Misuse::WrongReply { id, reply }),
         };
         self.clamp(now);

@@ -138,11 +138,14 @@ impl<J: Jitter> Node<J> {
         }
     }
 
-    /// Likewise, for all jobs.
-    pub(super) fn drain_pending(&mut self) {
+    /// Likewise, for all jobs and for what they have begun to claim.
+    pub(super) fn drain_jobs(&mut self) {
         let jobs: Vec<_> = self.periodics.keys().copied().collect();
         for job in jobs {
             self.pass_over(job);
+            if let Some(entry) = self.periodics.get_mut(&job) {
+                entry.periodic.give_up();
+            }
         }
     }
 
@@ -161,11 +164,11 @@ impl<J: Jitter> Node<J> {
         candidate.filter(|_| !run.started).map(|candidate| candidate.lease.phase())
     }
 
-    /// Whether this run waits to see what becomes of another attempt at its tick.
-    fn watches(&self, entry: &PeriodicEntry, run: &Run) -> bool {
+    /// Whether the store has told this run to wait for the end of another attempt at its tick.
+    fn is_to_watch(&self, entry: &PeriodicEntry, run: &Run) -> bool {
         let claims = run.claim.is_some() || entry.periodic.options.lease.is_none();
         let waits = self.candidacy(run) == Some(Phase::Waiting(AcquireFailure::Busy));
-        !run.started && (run.watched || claims && waits && entry.periodic.waits_for_its_own(&run.due))
+        claims && waits && entry.periodic.waits_for_its_own(&run.due)
     }
 
     /// Candidates that wait, and don't watch, make room for a later one. A request that is under way is not given up:
@@ -174,7 +177,7 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.periodics.get(&key) else { return };
         let gives_way = |run: &Run| {
             let waits = matches!(self.candidacy(run), Some(Phase::Idle | Phase::Waiting(_)));
-            waits && !self.watches(entry, run)
+            waits && !run.watched
         };
         let runs = entry.periodic.runs.iter().filter(|(_, run)| gives_way(run));
         let superseded: Vec<_> = runs.map(|(worker, _)| *worker).collect();
@@ -195,7 +198,7 @@ impl<J: Jitter> Node<J> {
             // The store grants no number below one that it has granted: an answer must come before the next request.
             let undecided = |run: &Run| match self.candidacy(run) {
                 Some(Phase::Waiting(AcquireFailure::Busy)) if allow => false,
-                Some(_) | None => !run.started && !self.watches(entry, run),
+                Some(_) | None => !run.started && !run.watched,
             };
             if !entry.periodic.may_claim() || entry.periodic.runs.values().any(undecided) {
                 return;
@@ -211,8 +214,21 @@ impl<J: Jitter> Node<J> {
         let Some(entry) = self.leases.get(&key) else { return };
         if let (Phase::Waiting(_), Some(worker)) = (entry.lease.phase(), entry.worker)
             && let Some(periodic) = self.workers.get(&worker).and_then(|entry| entry.run())
-            && self.run_mut(worker).is_some()
+            && let Some(job) = self.periodics.get(&periodic)
+            && let Some(run) = job.periodic.runs.get(&worker)
         {
+            // Also while it looks again, and if that fails: its tick was claimed, and no later claim takes it away.
+            let watched = run.watched || self.is_to_watch(job, run);
+            if let Some(run) = self.run_mut(worker) {
+                run.watched = watched;
+            }
+            let job = self.periodics.get(&periodic);
+            if let Some(oldest) = job.and_then(|job| job.periodic.watched_too_many()) {
+                if let Some(run) = self.run_mut(oldest) {
+                    run.refused = Some(Refused::NotOurs);
+                }
+                let _known = self.drain_worker(self.now, oldest);
+            }
             self.go_on(periodic);
         }
     }
@@ -226,8 +242,7 @@ impl<J: Jitter> Node<J> {
         let Some(timer) = self.timers.get(&entry.periodic.timer) else { return };
         let ticks = timer.timer.unfinished();
         let unseen = ticks.into_iter().filter(|due| !entry.periodic.has(due.tick.n));
-        let room = PeriodicOptions::MOST_RUNS.saturating_sub(entry.periodic.runs.len());
-        for due in unseen.take(room).collect::<Vec<_>>() {
+        for due in unseen.take(entry.periodic.room_to_watch()).collect::<Vec<_>>() {
             if self.periodics.get(&key).is_some_and(|entry| entry.periodic.run_options(&due).is_some()) {
                 self.begin_run(key, due, true);
             }
@@ -378,6 +393,10 @@ impl<J: Jitter> Node<J> {
                     return None;
                 }
                 if job.periodic.options.lease.is_some() {
+                    if self.leases.get(&lease).is_none_or(|entry| entry.lease.held().is_none()) {
+                        // It is to be stopped already: nothing is claimed under it.
+                        return Some(output);
+                    }
                     // The run starts once the tick is claimed, too.
                     let latest = job.periodic.runs.get(&worker)?.latest;
                     let mut options = job.periodic.options.run.clone();

@@ -16,7 +16,10 @@ use crate::timing::{LeaseConfig, StoreClock};
 use crate::worker::{Restart, RestartPolicy, WorkerOptions};
 
 mod claims;
+mod coordinators;
+mod draining;
 mod handing_over;
+mod members;
 mod timers;
 mod walk;
 mod watching;

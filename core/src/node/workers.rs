@@ -12,7 +12,7 @@ use crate::worker::{Worker, WorkerOptions};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkerEntry<J> {
-    pub(super) worker: Worker<J>,
+    worker: Worker<J>,
     pub(super) what: What,
     /// Where it stands among the deadlines.
     deadline: Option<Instant>,
@@ -170,6 +170,35 @@ impl<J: Jitter> Node<J> {
         for key in keys {
             if let Some(entry) = self.workers.get_mut(&key) {
                 entry.worker.drain();
+                self.settle_worker(key);
+            }
+        }
+    }
+
+    /// Nothing is started any more while the instance drains: workers of leases wait, runs of jobs end. The leases are
+    /// drained by whoever calls this; the workers of coordinators are dropped by their plans.
+    pub(super) fn pause_workers(&mut self) {
+        let keys: alloc::vec::Vec<_> = self.workers.keys().copied().collect();
+        for key in keys {
+            if let Some(entry) = self.workers.get_mut(&key) {
+                match entry.what {
+                    What::Lease(_) => entry.worker.pause(),
+                    What::Run(_) => {
+                        entry.worker.drain();
+                    }
+                    What::Share(..) => {}
+                }
+                self.settle_worker(key);
+            }
+        }
+    }
+
+    /// The drain is over.
+    pub(super) fn resume_workers(&mut self) {
+        let keys: alloc::vec::Vec<_> = self.workers.keys().copied().collect();
+        for key in keys {
+            if let Some(entry) = self.workers.get_mut(&key) {
+                entry.worker.resume(self.now);
                 self.settle_worker(key);
             }
         }

@@ -10,7 +10,12 @@ use tenure::{Every as Period, Missed};
 
 use crate::exit;
 
-/// Runs commands under leases, and at the ticks of shared timers: on one machine, in one process at a time.
+mod fleet;
+
+pub(crate) use fleet::{Assign, Drain, Instances, Membership, OnRebalance, Restart, Status, Worker};
+
+/// Runs commands under leases, at the ticks of shared timers, and for workloads that instances share out among
+/// themselves: each in one process at a time.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, after_help = exit::HELP, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -34,6 +39,10 @@ pub(crate) struct Cli {
 pub(crate) enum Action {
     Run(Run),
     Every(Every),
+    Worker(Worker),
+    Status(Status),
+    Instances(Instances),
+    Drain(Drain),
     Leases(Leases),
     Release(Release),
     Timers(Timers),
@@ -100,6 +109,9 @@ pub(crate) struct Run {
 /// The program runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP. That is passed on to commands that run, which may end by
 /// themselves within the grace; a second signal kills them. Nothing is started any more. Suspended (Ctrl-Z) it runs
 /// nothing, and what it ran is killed before the claim ends.
+///
+/// The process is a member of the fleet (see `tenure instances`). When an operator has it drain (see `tenure drain`), its
+/// commands get SIGTERM and the same grace, and it claims no tick until that is taken back.
 #[derive(Args, Debug)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct Every {
@@ -136,6 +148,9 @@ pub(crate) struct Every {
     /// How long commands may take to end by themselves once this program is asked to end; then they are killed
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) grace: Duration,
+
+    #[command(flatten)]
+    pub(crate) membership: Membership,
 
     /// The command and its arguments; everything after -- belongs to it
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -284,12 +299,17 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// Adds a tip to an error of those who leave the two dashes out.
 fn explain(error: &mut clap::Error) {
     let mut arguments = std::env::args_os();
-    let action = arguments.find(|argument| argument == "run" || argument == "every");
+    let takes_command = |argument: &OsString| ["run", "every", "worker"].iter().any(|name| argument == name);
+    let action = arguments.find(takes_command);
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(action) = action
         && !arguments.any(|argument| argument == "--")
     {
-        let example = if action == "run" { "run --lease NAME" } else { "every PERIOD --name NAME" };
+        let example = match action.to_str() {
+            Some("run") => "run --lease NAME",
+            Some("every") => "every PERIOD --name NAME",
+            _ => "worker --workload NAME",
+        };
         let tip = format!("the command comes after two dashes, as in: tenure {example} -- COMMAND").into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     }

@@ -1,6 +1,6 @@
 //! What ends the program before its time: a code, and a line that says why.
 
-use tenure::{AcquireError, RequestError, StoreError, StoreErrorKind, TimerError};
+use tenure::{AcquireError, RequestError, StartError, StoreError, StoreErrorKind, TimerError, WorkerError};
 
 use crate::exit;
 use crate::holder::held_by;
@@ -63,6 +63,26 @@ impl From<TimerError> for Failure {
         let code = match &error {
             TimerError::Config(_) | TimerError::Name(_) => exit::USAGE,
             TimerError::Refused { .. } => exit::REFUSED,
+            _ => exit::INTERNAL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Self {
+        let code = match &error {
+            WorkerError::Config(_) | WorkerError::Name(_) => exit::USAGE,
+            _ => exit::INTERNAL,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let code = match &error {
+            StartError::Config(_) | StartError::Name(_) => exit::USAGE,
             _ => exit::INTERNAL,
         };
         Self::new(code, error.to_string())

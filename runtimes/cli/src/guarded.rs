@@ -20,6 +20,8 @@ use crate::tree::{self, Tree};
 pub(crate) struct Job<'a> {
     /// The program and its arguments.
     pub(crate) command: &'a [OsString],
+    /// What it runs under, for messages.
+    pub(crate) held: String,
     /// Variables for its environment, besides our own.
     pub(crate) variables: Vec<(&'static str, String)>,
     /// Where it runs.
@@ -87,6 +89,7 @@ impl Guarded {
         let mut command = program::again(role);
         command
             .arg(getpid().to_string())
+            .arg(job.held)
             .args(job.command)
             .envs(job.variables)
             .stdin(Stdio::from(OwnedFd::from(theirs)));

@@ -1,6 +1,6 @@
 //! The command's parent: it keeps the command within the lease's time, whatever becomes of its supervisor.
 //!
-//! The supervisor (`tenure run` or `tenure every`) holds the lease and may be killed, stopped or starved at any moment. So the
+//! The supervisor (`tenure run`, `every` or `worker`) holds the lease and may be killed, stopped or starved at any moment. So the
 //! command is the child of this small process, which knows by itself when the command must have ended. It
 //! kills the command's process group, and whatever has left it, at `kill_at` by its own clock, and at once when
 //! its supervisor is gone. It holds the lock that proves the supervisor alive until nothing of the command lives,
@@ -39,23 +39,22 @@ use tenure::Instant;
 
 use crate::alarm::Alarm;
 use crate::clock;
-use crate::every::{TICK_VARIABLE, TIMER_VARIABLE};
 use crate::exit;
 use crate::guarded::Surroundings;
 use crate::protocol::{Ending, Frame, Frames, Limits, Order, Report, receive_with, send_with};
-use crate::run::LEASE_VARIABLE;
 use crate::terminal::Terminal;
 use crate::tree::{self, Tree};
 use crate::{program, say, signals};
 
-/// Runs as the guardian: the arguments are the supervisor's process id and the command. Our standard input is
-/// the socket to the supervisor.
+/// Runs as the guardian: the arguments are the supervisor's process id, what it holds, and the command. Our standard
+/// input is the socket to the supervisor.
 pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>, surroundings: Surroundings) -> ExitCode {
     let supervisor = arguments.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
-    let Some(supervisor) = supervisor else {
+    let (Some(supervisor), Some(held)) = (supervisor, arguments.next()) else {
         return exit::internal("this is a part of `tenure run`, not to be called by hand");
     };
-    match Guardian::new(supervisor, arguments.collect(), surroundings) {
+    let held = held.to_string_lossy().into_owned();
+    match Guardian::new(supervisor, held, arguments.collect(), surroundings) {
         Ok(mut guardian) => {
             guardian.watch();
             ExitCode::SUCCESS
@@ -76,7 +75,8 @@ const MOST_READ_BYTES: usize = 4096;
 
 struct Guardian {
     supervisor: Pid,
-    surroundings: Surroundings,
+    /// What the command runs under, for messages.
+    held: String,
     /// No supervisor any more: nobody listens, and nothing may live on.
     alone: bool,
     socket: OwnedFd,
@@ -111,7 +111,12 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn new(supervisor: Pid, command: Vec<OsString>, surroundings: Surroundings) -> io::Result<Self> {
+    fn new(
+        supervisor: Pid,
+        held: String,
+        command: Vec<OsString>,
+        surroundings: Surroundings,
+    ) -> io::Result<Self> {
         if surroundings == Surroundings::Apart {
             rustix::process::setsid()?;
         }
@@ -135,7 +140,7 @@ impl Guardian {
 
         let mut guardian = Self {
             supervisor,
-            surroundings,
+            held,
             alone: false,
             socket,
             frames: Frames::default(),
@@ -200,14 +205,7 @@ impl Guardian {
         }
         self.see_end();
         if self.alone {
-            let variable = |name: &str| std::env::var(name).unwrap_or_default();
-            let held = match self.surroundings {
-                Surroundings::Ours => format!("lease {:?}", variable(LEASE_VARIABLE)),
-                Surroundings::Apart => {
-                    format!("tick {} of {:?}", variable(TICK_VARIABLE), variable(TIMER_VARIABLE))
-                }
-            };
-            say::line(format_args!("the supervisor of {held} is gone; its command was killed"));
+            say::line(format_args!("the supervisor of {} is gone; its command was killed", self.held));
         }
         self.report(Report::Ended);
         while !self.dismissed && !self.alone {

@@ -53,7 +53,7 @@ async fn forget(name: &str, place: &Place) -> Result<u8, Failure> {
 }
 
 /// A job as an object. The names of the fields are part of the interface; what is not known is null.
-fn as_json(record: &JobRecord) -> Value {
+pub(crate) fn as_json(record: &JobRecord) -> Value {
     json!({
         "job": record.name.as_str(),
         "running": record.running,
@@ -103,7 +103,7 @@ fn now() -> Timestamp {
     Timestamp::EPOCH + since
 }
 
-fn table(records: &[JobRecord]) -> Table {
+pub(crate) fn table(records: &[JobRecord]) -> Table {
     list::table(
         ["JOB", "STATE", "LAST START", "DURATION", "INSTANCE", "RUNS KEPT"],
         records.iter().map(|record| {

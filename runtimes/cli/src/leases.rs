@@ -21,7 +21,7 @@ pub(crate) async fn leases(args: &Leases, place: &Place) -> Result<u8, Failure> 
 }
 
 /// A lease as an object. The names of the fields are part of the interface; what is not known is null.
-fn as_json(record: &LeaseRecord) -> Value {
+pub(crate) fn as_json(record: &LeaseRecord) -> Value {
     let holder = &record.holder;
     json!({
         "lease": record.name.as_str(),
@@ -38,7 +38,7 @@ fn as_json(record: &LeaseRecord) -> Value {
     })
 }
 
-fn table(records: &[LeaseRecord]) -> Table {
+pub(crate) fn table(records: &[LeaseRecord]) -> Table {
     let header = ["LEASE", "INSTANCE", "HOST", "PID", "TOKEN", "SINCE", "REMAINING"];
     list::table(
         header,

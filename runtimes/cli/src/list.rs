@@ -25,7 +25,7 @@ pub(crate) fn write<T>(
         say::line(format_args!("{}", nothing()));
         return Ok(0);
     } else {
-        format!("{}\n", table(records).trim_fmt())
+        format!("{}\n", lines(&table(records)))
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(0),
@@ -33,6 +33,11 @@ pub(crate) fn write<T>(
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
         Err(error) => Err(Failure::new(exit::INTERNAL, format!("can't write the list: {error}"))),
     }
+}
+
+/// A table as text, without a line's end at the end.
+pub(crate) fn lines(table: &Table) -> String {
+    table.trim_fmt()
 }
 
 /// A table with these columns.

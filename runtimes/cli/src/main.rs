@@ -1,4 +1,4 @@
-//! The program `tenure`: commands under leases and at the ticks of timers, and a look at all of them.
+//! The program `tenure`: commands under leases, at the ticks of timers and for workloads, and a look at all of them.
 
 #[cfg(not(unix))]
 compile_error!("the program `tenure` needs a Unix: it runs commands in process groups");
@@ -15,6 +15,7 @@ mod guardian;
 mod history;
 mod hold;
 mod holder;
+mod instances;
 mod jobs;
 mod leases;
 mod list;
@@ -24,8 +25,10 @@ mod protocol;
 mod release;
 mod run;
 mod say;
+mod service;
 mod shim;
 mod signals;
+mod status;
 mod store;
 mod supervisor;
 mod task;
@@ -34,6 +37,8 @@ mod timers;
 mod tree;
 mod wait;
 mod witness;
+mod worker;
+mod workloads;
 
 use std::process::ExitCode;
 
@@ -86,6 +91,10 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         match &cli.action {
             Action::Run(args) => run::run(args, &place()?).await,
             Action::Every(args) => every::every(args, &place()?, cli.verbose).await,
+            Action::Worker(args) => worker::worker(args, &place()?, cli.verbose).await,
+            Action::Status(args) => status::status(args, &place()?).await,
+            Action::Instances(args) => instances::instances(args, &place()?).await,
+            Action::Drain(args) => instances::drain(args, &place()?).await,
             Action::Leases(args) => leases::leases(args, &place()?).await,
             Action::Release(args) => release::release(args, &place()?).await,
             Action::Timers(args) => timers::timers(args, &place()?).await,

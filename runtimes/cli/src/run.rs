@@ -69,6 +69,7 @@ async fn hold(args: &Run, place: &Place, lease: &Lease, signals: &mut Signals) -
         surroundings: Surroundings::Ours,
         liveness,
         terms: Terms { on_lost: args.on_lost, grace: args.grace, max_hold: args.max_hold },
+        told: None,
     };
     let mut supervisor = Supervisor::start(setup).map_err(|error| no_guardian(&error))?;
     supervisor.watch(async || signals.next().await, async || suspensions.next().await).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tenure::{AnyStore, SqliteOptions, SqliteStore, Tenure};
 
+use crate::args::Membership;
 use crate::exit;
 use crate::failure::Failure;
 use crate::say;
@@ -73,10 +74,23 @@ impl Place {
 
     /// Starts the driver on it.
     pub(crate) fn start(&self) -> Result<Tenure, Failure> {
-        tenure::builder()
-            .store(self.store.clone())
-            .start()
-            .map_err(|error| Failure::new(exit::INTERNAL, error.to_string()))
+        tenure::builder().store(self.store.clone()).start().map_err(Failure::from)
+    }
+
+    /// The same, for a process that is to join the fleet.
+    pub(crate) fn start_as(&self, membership: &Membership) -> Result<Tenure, Failure> {
+        let Membership { instance, label, member_ttl, heartbeat } = membership;
+        let mut builder = tenure::builder().store(self.store.clone()).member_ttl(*member_ttl);
+        if let Some(name) = instance {
+            builder = builder.instance(name);
+        }
+        if let Some(interval) = heartbeat {
+            builder = builder.heartbeat(*interval);
+        }
+        for (name, value) in label {
+            builder = builder.label(name, value);
+        }
+        builder.start().map_err(Failure::from)
     }
 
     /// A copy of the lock that proves this process alive to others, if the store has one: while it is open

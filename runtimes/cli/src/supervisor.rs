@@ -8,12 +8,13 @@
 //! | the store says that the lease is not ours | it is killed at once |
 //! | SIGTERM, SIGINT | passed on; after the grace, or at a second one, it is killed; the lease is renewed |
 //! | SIGQUIT, SIGHUP | passed on |
-//! | the job is drained | it is killed after the grace; the claim is renewed |
+//! | the job is drained, the workload belongs elsewhere | SIGTERM, unless it has a signal of this program's; it is killed after the grace, or once the driver says so; the lease is renewed |
 //! | `--max-hold` is over | it is asked to end, and killed after the grace; the lease is renewed |
 //! | the command is stopped from the keyboard | it goes on |
 //! | the guardian dies | all is killed |
 //! | the command ends and leaves processes behind | the guardian asks them to end, and kills them after the grace |
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::future::pending;
 use std::io;
@@ -49,6 +50,8 @@ pub(crate) struct Setup<'a> {
     /// The lock that proves this process alive, if the store has one.
     pub(crate) liveness: Option<OwnedFd>,
     pub(crate) terms: Terms,
+    /// Whether a signal has asked the whole program to end, and so the command as well. `None` where nothing else does.
+    pub(crate) told: Option<&'a Cell<bool>>,
 }
 
 /// How a command is stopped.
@@ -81,6 +84,7 @@ pub(crate) const OWNER_VARIABLE: &str = "TENURE_OWNER";
 pub(crate) struct Supervisor<'a> {
     hold: Hold<'a>,
     terms: Terms,
+    told: Option<&'a Cell<bool>>,
     guarded: Guarded,
     terminal: Option<Terminal>,
     /// The lease was lost while something of the command lived.
@@ -109,11 +113,12 @@ pub(crate) struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     /// Starts the guardian. To be called on the thread that lives as long as the program.
     pub(crate) fn start(setup: Setup<'a>) -> io::Result<Self> {
-        let Setup { hold, command, mut variables, surroundings, liveness, terms } = setup;
+        let Setup { hold, command, mut variables, surroundings, liveness, terms, told } = setup;
         variables.push((TOKEN_VARIABLE, hold.token().to_string()));
         variables.push((OWNER_VARIABLE, hold.owner()));
         let guarded = Guarded::start(Job {
             command,
+            held: hold.to_string(),
             variables,
             surroundings,
             liveness,
@@ -123,6 +128,7 @@ impl<'a> Supervisor<'a> {
         Ok(Self {
             hold,
             terms,
+            told,
             guarded,
             terminal: match surroundings {
                 Surroundings::Ours => Terminal::of_session(getpid()),
@@ -314,8 +320,13 @@ impl<'a> Supervisor<'a> {
                 self.guarded.signal(Signal::TERM);
                 self.kill_within_grace();
             }
-            // It is a signal to this process that leads to it, and is passed on.
-            StopReason::Drain => self.kill_within_grace(),
+            StopReason::Drain => {
+                // A signal to this process that leads to it is passed on by itself.
+                if self.told.is_some_and(|told| !told.get()) {
+                    self.guarded.signal(Signal::TERM);
+                }
+                self.kill_within_grace();
+            }
             // Of a loss we hear apart.
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A run of a periodic job, from the driver's task to this program's own thread.
+//! A run of a periodic job or a workload, from the driver's task to this program's own thread.
 //!
 //! The driver starts a task for each run, drops it when the run must have ended, and gives the claim back after that. But
 //! a command's guardian is started by the thread that lives as long as the program. So the task hands the run over to

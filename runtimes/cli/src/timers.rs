@@ -56,7 +56,7 @@ fn last(entry: &TimerEntry) -> u64 {
 }
 
 /// A timer as an object. The names of the fields are part of the interface; what is not known is null.
-fn as_json(entry: &TimerEntry) -> Value {
+pub(crate) fn as_json(entry: &TimerEntry) -> Value {
     let mut value = json_of_record(entry);
     if entry.problem.is_some()
         && let Value::Object(fields) = &mut value
@@ -103,7 +103,7 @@ fn claim_as_json(claim: &Claim, now: StoreTime) -> Value {
     })
 }
 
-fn table(entries: &[TimerEntry]) -> Table {
+pub(crate) fn table(entries: &[TimerEntry]) -> Table {
     list::table(
         ["TIMER", "SCHEDULE", "LAST", "NEXT", "AT", "CLAIMS"],
         entries.iter().map(|entry| {

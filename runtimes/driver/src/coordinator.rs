@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use tenure_core::{
-    AnyAssigner, Balanced, CoordinatorOptions, LeaseConfig, LeaseName, NameError, Rebalance, Restart,
+    AnyAssigner, CoordinatorOptions, LeaseConfig, LeaseName, NameError, Rebalance, Rendezvous, Restart,
     RestartPolicy, WaitLimit, WorkerOptions,
 };
 use tenure_store::StoreError;
@@ -78,7 +78,7 @@ impl CoordinatorSetup {
             workloads,
             restart: Restart::Always,
             delays: None,
-            assigner: default_assigner(),
+            assigner: Rendezvous::new().into(),
             hold_down: CoordinatorOptions::DEFAULT_HOLD_DOWN,
             rebalance: Rebalance::default(),
             work: Work::new(work),
@@ -132,7 +132,8 @@ impl CoordinatorSetup {
         self
     }
 
-    /// Sets the rule by which the workloads are shared out. All instances need the same one.
+    /// Sets the rule by which the workloads are shared out. All instances need the same one. Default [`Rendezvous`], with
+    /// its bound: a change of the members moves few workloads, and no instance has more than 1.25 times its fair share.
     pub fn assign(mut self, assigner: impl Into<AnyAssigner>) -> Self {
         self.assigner = assigner.into();
         self
@@ -177,11 +178,6 @@ impl CoordinatorSetup {
         let (ticket, requests) = tenure.start_coordinator(workloads, options, self.work, &shared)?;
         Ok(Coordinator { ticket, requests, shared, fleet: tenure.fleet() })
     }
-}
-
-/// The rule that is used unless another one is chosen.
-fn default_assigner() -> AnyAssigner {
-    Balanced.into()
 }
 
 impl fmt::Debug for CoordinatorSetup {

@@ -2,14 +2,17 @@
 
 mod acquiring;
 mod cancelling;
+mod draining;
 mod ending;
 mod faults;
 mod guarding;
 mod holding;
 mod logging;
+mod membership;
 mod misbehaving;
 mod recording;
 mod recurring;
+mod sharing;
 mod ticking;
 mod troubled;
 mod waiting;

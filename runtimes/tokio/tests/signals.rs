@@ -101,3 +101,41 @@ fn a_signal_drains_a_worker_and_its_scope_ends_with_it() {
         assert_eq!(runtime.block_on(store.list(None, 10)).unwrap(), []);
     }
 }
+
+#[test]
+fn a_signal_drains_an_instance_that_waits_for_it_and_a_second_one_stops_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for signal in [Signal::TERM, Signal::INT] {
+        for twice in [false, true] {
+            let store = MemoryStore::new();
+            let ended = runtime.block_on(async {
+                let tenure = Builder::new(Tokio::current()).store(store.handle()).start().unwrap();
+                let work = move |ctx: Ctx| async move {
+                    // The test has begun to wait by then, or will before it is polled again.
+                    kill_process(getpid(), signal).unwrap();
+                    let why = ctx.draining().await;
+                    assert!(ctx.is_valid() && why == StopReason::Drain);
+                    if twice {
+                        kill_process(getpid(), signal).unwrap();
+                        std::future::pending::<()>().await;
+                    }
+                };
+                let waiting = tenure.until_terminated();
+                let mut waiting = std::pin::pin!(waiting);
+                // From here on a signal is for Tenure.
+                assert!(futures::poll!(waiting.as_mut()).is_pending());
+                let coordinator = tenure.coordinate(["a"], work).start().unwrap();
+                let ended = waiting.await;
+                coordinator.ended().await;
+                ended
+            });
+            assert_eq!(ended, Ok(()));
+            let left = runtime.block_on(async {
+                let other = Builder::new(Tokio::current()).store(store.handle()).start().unwrap();
+                (other.leases().await.unwrap().len(), other.members().await.unwrap().len())
+            });
+            assert_eq!(left, (0, 0), "all is given back, and the instance has left");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A store with one fault, of a kind that a store could have.
 
 mod jobs;
+mod members;
 mod timers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +117,31 @@ pub(crate) enum Fault {
     TellsTheOldestFirst,
     ForgetsNoJobs,
     ForgetsAllJobs,
+    // Members.
+    SeesNobodyElse,
+    JoinsAnew,
+    ForgetsWhatJoinersSay,
+    TellsNoAges,
+    CountsAgesFromTheFirstJoin,
+    TakesLateHeartbeats,
+    ExtendsByLateHeartbeats,
+    ForgetsWhoLeft,
+    LeavesNobodyUnseen,
+    ClearsMarks,
+    MarksEveryProcess,
+    MarksNobody,
+    MarksForeignProcesses,
+    RaisesTheVersionAlways,
+    NeverRaisesTheVersion,
+    RaisesNoVersionForMarks,
+    TellsTheViewAlways,
+    TellsNoViewToWhoKnewOne,
+    LosesLabels,
+    CutsDigests,
+    LosesTheLastMembers,
+    ListsMembersBackwards,
+    ClampsSequences,
+    SilentMembers,
     // Hints.
     SilentReleases,
     SilentGrants,
@@ -158,6 +184,7 @@ struct Memory {
     /// How much lower the tokens are that are told.
     forgotten: AtomicU64,
     deletions_to_hide: AtomicU64,
+    members: Mutex<members::MemberMemory>,
 }
 
 impl Broken {
@@ -258,10 +285,8 @@ impl Broken {
                 self.release(request).await.map(Answer::Release)
             }
             Operation::Timer(request) => self.timer(request).await.map(Answer::Timer),
-            Operation::Heartbeat(beat) => {
-                SimpleStore::heartbeat(&self.inner, beat).await.map(Answer::Heartbeat)
-            }
-            Operation::Leave(leave) => SimpleStore::leave(&self.inner, leave).await.map(|()| Answer::Leave),
+            Operation::Heartbeat(beat) => self.heartbeat(beat).await.map(Answer::Heartbeat),
+            Operation::Leave(leave) => self.leave(leave).await.map(|()| Answer::Leave),
         }
     }
 
@@ -440,11 +465,11 @@ impl Store for Broken {
     }
 
     async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
-        SimpleStore::members(&self.inner, after, most).await
+        self.seen_members(after, most).await
     }
 
     async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
-        SimpleStore::mark(&self.inner, mark).await
+        self.mark_members(mark).await
     }
 
     async fn evict(&self, name: LeaseName, how: Eviction) -> Result<Option<LeaseRecord>, StoreError> {
@@ -480,6 +505,9 @@ impl Store for Broken {
     fn hints(&self) -> Option<Hints> {
         let (fault, memory) = (self.fault, self.memory.clone());
         let heard = move |hint: Hint| {
+            if fault == Fault::SilentMembers && hint == Hint::Members {
+                return None;
+            }
             let Hint::Lease { name, wake } = hint else { return Some(hint) };
             let wake = match (fault, wake) {
                 (Fault::SilentReleases, Wake::Free { .. }) | (Fault::SilentGrants, Wake::Held { .. }) => {

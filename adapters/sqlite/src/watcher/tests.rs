@@ -1,6 +1,11 @@
 //! What is told of watched leases, and when they are looked at.
 
+use futures::{FutureExt as _, StreamExt as _};
+use tenure_core::{Identity, Incarnation, Labels};
+use tenure_store::{Heartbeat, Metadata};
+
 use super::*;
+use crate::liveness::tests::dies;
 
 const LATER: Instant = Instant::MAX;
 
@@ -92,4 +97,87 @@ fn the_death_of_a_holder_is_told_once_to_all() {
     assert_eq!(next.taken(of_the_dead, None, |_| Life::Dead), (next, None));
     assert_eq!(of_the_dead.taken(of_the_dead, None, |_| Life::Unknown), (of_the_dead, None));
     assert_eq!(next.freed(0).1, Some(Wake::Free { chosen: false }), "then an operator removed it");
+}
+
+fn beat(process: u128, ttl: Duration) -> Heartbeat {
+    Heartbeat {
+        identity: Identity::new("here", Incarnation::new(process)).unwrap(),
+        sequence: 1,
+        joined: None,
+        draining: false,
+        digests: [].into(),
+        labels: Labels::default(),
+        known: None,
+        ttl,
+        metadata: Metadata::new(),
+        timeout: ttl,
+    }
+}
+
+fn beats(database: &mut Database, beat: &Heartbeat) -> u64 {
+    database.write("can't beat", clock::now(), |transaction| transaction.heartbeat(beat)).unwrap().version
+}
+
+#[test]
+fn the_end_of_a_members_process_is_found_by_its_file_event_and_told_once() {
+    const TTL: Duration = Duration::from_secs(60);
+    let folder = tempfile::tempdir().unwrap();
+    let options = crate::SqliteOptions::new(folder.path().join("a.db")).unwrap();
+    let mut database =
+        Database::open(&options, crate::liveness::Lineage::draw().unwrap(), clock::now()).unwrap();
+    let dead = HandleId::from_bytes(&[7; 16]).unwrap();
+    beats(&mut database, &beat(1, TTL));
+    let other = rusqlite::Connection::open(options.path()).unwrap();
+    other.execute("UPDATE member SET handle = ?1", [dead.as_bytes()]).unwrap();
+    let hints: Arc<HintQueue> = Arc::default();
+    let mut stream = hints.listen().unwrap();
+    let mut members = MemberWatch::default();
+    // Looks that come anyway are left out: they would find it, too, though later.
+    members.never_looks();
+    members.told(beats(&mut database, &beat(2, TTL)));
+    let now = clock::now();
+    members.turn(&mut database, &hints, now, true, true);
+    assert!(!members.suspect(&[]));
+    assert_eq!(stream.next().now_or_never(), None, "nothing has happened");
+    assert!(members.suspect(&[HandleId::from_bytes(&[8; 16]).unwrap(), dead]));
+    members.turn(&mut database, &hints, now, true, true);
+    assert_eq!(stream.next().now_or_never(), None, "it is about to end");
+    dies(database.live(), dead);
+    members.turn(&mut database, &hints, now, false, true);
+    assert_eq!(stream.next().now_or_never(), None, "its lock is not to be tried now");
+    for told in [Some(Some(Hint::Members)), None] {
+        members.turn(&mut database, &hints, now, true, true);
+        assert_eq!(stream.next().now_or_never(), told);
+    }
+    assert_eq!(database.members(None, 10).unwrap().len(), 1);
+}
+
+#[test]
+fn the_end_of_a_members_time_is_awaited_and_told_once() {
+    const TTL: Duration = Duration::from_secs(60);
+    let folder = tempfile::tempdir().unwrap();
+    let options = crate::SqliteOptions::new(folder.path().join("a.db")).unwrap();
+    let mut database =
+        Database::open(&options, crate::liveness::Lineage::draw().unwrap(), clock::now()).unwrap();
+    let hints: Arc<HintQueue> = Arc::default();
+    let mut stream = hints.listen().unwrap();
+    let mut members = MemberWatch::default();
+    members.never_looks();
+    beats(&mut database, &beat(1, TTL));
+    members.told(beats(&mut database, &beat(2, TTL * 2)));
+    let now = clock::now();
+    let end = members.turn(&mut database, &hints, now, false, true).unwrap();
+    assert!(end > now + TTL / 2 && end <= now + TTL, "when the first one ends");
+    let other = rusqlite::Connection::open(options.path()).unwrap();
+    other
+        .execute("UPDATE member SET expires = 1, ttl = 1 WHERE expires <= ?1", [end.as_nanos() as i64])
+        .unwrap();
+    let mut at = |now: Instant| members.turn(&mut database, &hints, now, false, true);
+    at(now);
+    assert_eq!(stream.next().now_or_never(), None, "not before");
+    for told in [Some(Some(Hint::Members)), None] {
+        let next = at(end).unwrap();
+        assert_eq!(stream.next().now_or_never(), told);
+        assert!(next > end, "then the other one's is awaited");
+    }
 }

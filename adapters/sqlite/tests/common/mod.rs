@@ -9,12 +9,13 @@ use futures::executor::block_on;
 use futures::future::{Either, select};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{
-    Acquisition, ClaimEnd, Identity, Incarnation, JobName, LeaseName, Overlap, Owner, TimerName, TimerView,
-    Token,
+    Acquisition, ClaimEnd, Identity, Incarnation, JobName, Labels, LeaseName, Overlap, Owner, Presence,
+    TimerName, TimerView, Token,
 };
 use tenure_store::{
-    Acquire, Acquired, Answer, Holder, Metadata, Operation, Outcome, Release, Released, Renew, Renewed,
-    Replies, RunRecord, RunReport, Store, StoreError, TickClaim, TimerAct, TimerAnswer, TimerRequest,
+    Acquire, Acquired, Answer, Heartbeat, Holder, Metadata, Operation, Outcome, Release, Released, Renew,
+    Renewed, Replies, RunRecord, RunReport, Store, StoreError, TickClaim, TimerAct, TimerAnswer,
+    TimerRequest,
 };
 
 /// Long enough for a machine under load; nothing waits this long when all is well.
@@ -172,6 +173,44 @@ pub(crate) fn renew_claim(
 
 pub(crate) fn finish(store: &SqliteStore, name: &str, tick: u64, owner: Owner, end: ClaimEnd) -> TimerAnswer {
     timer(store, name, TimerAct::Finish { tick, owner, token: None, end }).unwrap()
+}
+
+/// Heartbeat `n` of process `process` of the instance of this name.
+pub(crate) fn beat(name: &str, process: u64, n: u64, ttl: Duration) -> Heartbeat {
+    Heartbeat {
+        identity: identity(name, process),
+        sequence: n,
+        joined: None,
+        draining: false,
+        digests: [].into(),
+        labels: Labels::default(),
+        known: None,
+        ttl,
+        metadata: Metadata::new(),
+        timeout: LIMIT,
+    }
+}
+
+pub(crate) fn identity(name: &str, process: u64) -> Identity {
+    Identity::new(name, Incarnation::new(u128::from(process))).unwrap()
+}
+
+pub(crate) fn try_beat(store: &SqliteStore, beat: Heartbeat) -> Result<Presence, StoreError> {
+    match execute(store, vec![beat.into()]).remove(0)? {
+        Answer::Heartbeat(presence) => Ok(presence),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The instances that the answer to this heartbeat shows.
+pub(crate) fn seen(store: &SqliteStore, beat: Heartbeat) -> Vec<Identity> {
+    let members = try_beat(store, beat).unwrap().members.expect("the whole view");
+    members.iter().map(|member| member.identity.clone()).collect()
+}
+
+pub(crate) fn members(store: &SqliteStore) -> Vec<Identity> {
+    let listed = block_on(store.members(None, 1000)).unwrap();
+    listed.into_iter().map(|entry| entry.member.identity).collect()
 }
 
 pub(crate) fn job_name(text: &str) -> JobName {

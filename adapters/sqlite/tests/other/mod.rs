@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use tenure_sqlite::SqliteStore;
 use tenure_store::core::{Token, Wake};
-use tenure_store::{Acquired, Hint, Renewed, Store, TimerAnswer};
+use tenure_store::{Acquired, DrainMark, Hint, Hints, Renewed, Store, TimerAnswer};
 
 use crate::common::*;
 
@@ -162,22 +162,26 @@ fn the_other_process() {
                 println!("> reported");
             }
             ["watch", lease] => {
-                let mut hints = store.hints().unwrap();
+                let hints = store.hints().unwrap();
                 block_on(store.watch(name(lease))).unwrap();
                 println!("> watching");
-                std::thread::spawn(move || {
-                    while let Some(hint) = within(hints.next()) {
-                        let at = now().as_nanos();
-                        match hint {
-                            Hint::Lease { wake: Wake::Free { chosen }, .. } => {
-                                println!("> free {chosen} {at}")
-                            }
-                            Hint::Lease { wake: Wake::Held { token, .. }, .. } => println!("> held {token}"),
-                            Hint::Resync => println!("> resync"),
-                            Hint::Members => println!("> members"),
-                        }
-                    }
-                });
+                std::thread::spawn(|| tell(hints));
+            }
+            // Sends heartbeat `n` of this process of an instance, and tells whom it sees; once it listens, also hints.
+            ["beat", instance, n, ttl] => {
+                let beat = beat(instance, number, n.parse().unwrap(), millis(ttl));
+                let seen: Vec<String> = seen(&store, beat).iter().map(ToString::to_string).collect();
+                println!("> {}", seen.join(" "));
+            }
+            ["mark", instance] => {
+                let mark = DrainMark { instance: instance.into(), incarnation: None, drain: true };
+                let marked = block_on(store.mark(mark)).unwrap();
+                println!("> {}", marked.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+            }
+            ["listen"] => {
+                let hints = store.hints().unwrap();
+                println!("> listening");
+                std::thread::spawn(|| tell(hints));
             }
             // Gives a copy of the lock to a process that lives on.
             ["guard"] => {
@@ -213,6 +217,18 @@ fn the_other_process() {
             _ => panic!("unknown command {line}"),
         }
         std::io::stdout().flush().unwrap();
+    }
+}
+
+fn tell(mut hints: Hints) {
+    while let Some(hint) = within(hints.next()) {
+        let at = now().as_nanos();
+        match hint {
+            Hint::Lease { wake: Wake::Free { chosen }, .. } => println!("> free {chosen} {at}"),
+            Hint::Lease { wake: Wake::Held { token, .. }, .. } => println!("> held {token}"),
+            Hint::Resync => println!("> resync"),
+            Hint::Members => println!("> members {at}"),
+        }
     }
 }
 

@@ -33,6 +33,7 @@
 //!     reopening_keeps_timers: "this store keeps nothing over a restart",
 //!     reopening_keeps_claims: "this store keeps nothing over a restart",
 //!     reopening_keeps_the_records_of_jobs: "this store keeps nothing over a restart",
+//!     reopening_keeps_members: "this store keeps nothing over a restart",
 //!     a_timer_is_based_anew_when_the_wall_clock_was_set_back: "the machine's clock can't be set",
 //! });
 //! ```
@@ -44,11 +45,12 @@
 //!
 //! | left out if | properties |
 //! |---|---|
-//! | the store has no hints | all from `a_release_reaches_a_watching_handle` on |
+//! | the store has no hints | all from `a_change_of_the_members_reaches_those_who_send_heartbeats` on |
 //! | it keeps nothing over a restart | all that begin with `reopening_keeps` |
 //! | its wall clock can't be set by a test ([`Harness::set_wall`]) | `a_timer_is_based_anew_when_the_wall_clock_was_set_back` |
 //! | it has no timers | those in the blocks `timers` and `claims` of the source, and those of `bounds` and `names` that speak of timers |
 //! | it keeps no records of jobs | those in the block `jobs`, and those of `bounds` and `names` that speak of jobs or runs |
+//! | it keeps no members | those in the blocks `members` and `views` |
 //! | its tokens are given by the server | `tokens_lie_above_the_floor` |
 //!
 //! Properties that wait for a TTL to run out take [`Harness::TTL`]; all others use a TTL of a minute, and
@@ -64,11 +66,14 @@ mod exclusion;
 mod expiry;
 mod extension;
 mod harness;
+mod instance;
 mod jobs;
 mod looking;
+mod members;
 mod names;
 mod timers;
 mod tokens;
+mod views;
 mod waiting;
 
 pub use harness::Harness;
@@ -209,6 +214,33 @@ properties! { $
         jobs_are_listed_page_by_page
         a_forgotten_job_is_gone
         reopening_keeps_the_records_of_jobs
+    }
+    members {
+        who_sends_heartbeats_is_a_member_for_all_handles
+        a_member_is_gone_once_its_ttl_is_over
+        no_member_is_gone_before_its_ttl_is_over
+        when_a_member_joined_is_written_once_and_adopted_if_it_was_lost
+        the_age_of_a_member_rises_and_begins_anew_after_a_gap
+        a_heartbeat_that_is_late_or_repeated_changes_nothing
+        a_heartbeat_that_is_late_or_repeated_extends_nothing
+        who_has_left_is_not_brought_back_by_a_late_heartbeat
+        who_left_unseen_is_not_brought_in_by_a_late_heartbeat
+        two_processes_of_one_name_are_two_members
+        a_member_and_what_has_the_same_name_are_distinct
+        operations_on_one_member_keep_their_order
+        reopening_keeps_members
+    }
+    views {
+        a_mark_to_drain_stays_until_it_is_taken_back
+        a_mark_to_drain_concerns_one_process_or_all_of_that_name
+        the_version_rises_with_what_others_see_and_with_nothing_else
+        the_view_is_told_to_whoever_does_not_know_it
+        what_members_say_comes_back_unchanged
+        any_name_of_an_instance_is_that_of_a_member
+        what_a_member_can_not_say_is_refused
+        members_are_listed_page_by_page
+        a_thousand_members_see_each_other
+        a_change_of_the_members_reaches_those_who_send_heartbeats
     }
     waiting {
         a_release_reaches_a_watching_handle

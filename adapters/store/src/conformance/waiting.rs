@@ -12,13 +12,13 @@ use super::candidate::{Candidate, PATIENCE, held, lease, long_ttl, run};
 use crate::{Eviction, Hint, Hints, Released, Store};
 
 /// A handle of another process that listens.
-struct Listener<S> {
-    store: S,
+pub(super) struct Listener<S> {
+    pub(super) store: S,
     hints: Hints,
 }
 
 impl<S: Store> Listener<S> {
-    async fn new<H: Harness<Store = S>>(h: &H, store: &S) -> Self {
+    pub(super) async fn new<H: Harness<Store = S>>(h: &H, store: &S) -> Self {
         let store = h.handle(store).await;
         let hints = store.hints().expect("the store has no hints: ignore this property");
         Self { store, hints }
@@ -41,7 +41,12 @@ impl<S: Store> Listener<S> {
     }
 
     /// The next hint that is wanted, whatever else comes before it.
-    async fn hears<H: Harness, T>(&mut self, h: &H, what: &str, wanted: impl Fn(Hint) -> Option<T>) -> T {
+    pub(super) async fn hears<H: Harness, T>(
+        &mut self,
+        h: &H,
+        what: &str,
+        wanted: impl Fn(Hint) -> Option<T>,
+    ) -> T {
         let limit = h.now() + PATIENCE;
         let mut heard = Vec::new();
         loop {
@@ -69,7 +74,7 @@ impl<S: Store> Listener<S> {
     }
 
     /// Takes the hints that are there, so that an old one is not mistaken for a new one.
-    async fn drain<H: Harness>(&mut self, h: &H) {
+    pub(super) async fn drain<H: Harness>(&mut self, h: &H) {
         loop {
             let passed = pin!(h.pass(Duration::from_millis(50)));
             match select(self.hints.next(), passed).await {

@@ -16,11 +16,11 @@ fn job() -> PeriodicOptions {
     PeriodicOptions::new(every(1_000), options())
 }
 
-struct Bench {
-    node: Node<SplitMix>,
+pub(super) struct Bench {
+    pub(super) node: Node<SplitMix>,
     job: PeriodicKey,
     timer: TimerKey,
-    now: Instant,
+    pub(super) now: Instant,
     /// What the last claimed tick is by the record.
     claimed: u64,
     unfinished: Vec<u64>,
@@ -30,7 +30,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(options: PeriodicOptions) -> Self {
+    pub(super) fn new(options: PeriodicOptions) -> Self {
         let mut node = node();
         let job = node.start_periodic(ms(0), timer_name("nightly"), options).expect("not shutting down");
         let id = request(&drain(&mut node));
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     /// Lets time go on, and answers what timers ask; returns everything else.
-    fn to(&mut self, now: u64) -> Vec<Output> {
+    pub(super) fn to(&mut self, now: u64) -> Vec<Output> {
         let mut all = self.settle(Vec::new());
         while let Output::Wait(Some(at)) = self.node.poll()
             && at <= ms(now)
@@ -81,12 +81,12 @@ impl Bench {
         all
     }
 
-    fn reply(&mut self, id: CommandId, with: Reply) -> Vec<Output> {
+    pub(super) fn reply(&mut self, id: CommandId, with: Reply) -> Vec<Output> {
         let outputs = reply(&mut self.node, self.now, id, with);
         self.settle(outputs)
     }
 
-    fn grant(&mut self, id: CommandId) -> Vec<Output> {
+    pub(super) fn grant(&mut self, id: CommandId) -> Vec<Output> {
         self.token += 1;
         let token = Token::new(self.token);
         self.reply(id, Reply::Granted { token })
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     /// The run ends, and its claim at the store.
-    fn over(&mut self, lease: LeaseKey, exit: Exit) -> Vec<Output> {
+    pub(super) fn over(&mut self, lease: LeaseKey, exit: Exit) -> Vec<Output> {
         let mut outputs = self.exit(lease, exit);
         for command in commands(&outputs) {
             if let Command::FinishTick { id, .. } = command {

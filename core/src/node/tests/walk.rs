@@ -6,6 +6,7 @@ use super::*;
 use crate::jitter::Jitter;
 use crate::lease::Phase;
 
+mod fleet;
 mod timers;
 
 struct Walk {
@@ -20,6 +21,7 @@ struct Walk {
     open: Vec<Command>,
     token: u64,
     pace: timers::Pace,
+    fleet: fleet::Fleet,
 }
 
 impl Walk {
@@ -34,6 +36,7 @@ impl Walk {
             open: Vec::new(),
             token: 0,
             pace: timers::Pace::default(),
+            fleet: fleet::Fleet::default(),
         }
     }
 
@@ -48,10 +51,11 @@ impl Walk {
     fn step(&mut self) {
         let index = self.below(self.keys.len().max(1));
         let key = self.keys.get(index).copied();
-        match (self.below(22), key) {
+        match (self.below(25), key) {
             (18, _) => self.start_something_timed(),
             (19, _) if self.below(5) == 0 => self.end_something_timed(),
             (20, _) if self.below(20) == 0 => self.step_the_stores_clock(),
+            (22 | 23, _) => self.do_something_in_the_fleet(),
             (0, _) if self.node.len() < 12 => {
                 let wait = [
                     WaitLimit::Forever,
@@ -131,6 +135,11 @@ impl Walk {
         {
             return self.read_timer(id, command);
         }
+        if let Command::Heartbeat { draining, digests, known, .. } = command
+            && self.below(6) > 0
+        {
+            return Event::Present { id, presence: self.presence(*draining, digests, *known) };
+        }
         Event::Reply { id, reply: self.reply_to(command) }
     }
 
@@ -143,7 +152,10 @@ impl Walk {
         }
         let yes = self.below(3) > 0;
         match command {
-            Command::ReadTimer { .. } | Command::ChangeTimer { .. } => Reply::Failed(Failure::Unknown),
+            Command::ReadTimer { .. } | Command::ChangeTimer { .. } | Command::Heartbeat { .. } => {
+                Reply::Failed(Failure::Unknown)
+            }
+            Command::Leave { .. } => Reply::Left,
             Command::ClaimTick { .. } if !yes => self.no_claim(),
             Command::FinishTick { .. } if yes => Reply::Released { others_chosen: false },
             Command::Acquire { floor, .. } | Command::ClaimTick { floor, .. } if yes => {
@@ -164,6 +176,7 @@ impl Walk {
     fn drain(&mut self) {
         for output in drain(&mut self.node) {
             self.pace_of(&output);
+            self.fleet_of(&output);
             match output {
                 Output::Command(Command::StartWorkload { worker, lease, token, .. }) => {
                     assert_eq!(self.node.valid(self.now, lease), Some(token), "started without a lease");
@@ -243,6 +256,7 @@ impl Walk {
             let deadline = entry.check(self.now);
             deadlines.extend(deadline.map(|at| (at, Machine::Timer(*key))));
         }
+        deadlines.extend(self.check_fleet());
         assert_eq!(deadlines, node.deadlines);
         self.check_jobs();
         assert_eq!(node.names.len(), node.slots.len());
@@ -274,6 +288,7 @@ impl Walk {
 
 #[test]
 fn the_books_agree_whatever_happens_and_nothing_is_left_in_the_end() {
+    let mut seen = fleet::Marks::default();
     for seed in 0..300 {
         let mut walk = Walk::new(seed);
         for _ in 0..600 {
@@ -297,8 +312,11 @@ fn the_books_agree_whatever_happens_and_nothing_is_left_in_the_end() {
             walk.check();
         }
         walk.check_ends();
+        walk.check_fleet_ends();
+        seen.add(&walk.fleet.marks);
         let node = &walk.node;
         assert!(node.is_empty() && node.slots.is_empty() && node.names.is_empty());
         assert!(node.watched.is_empty() && node.deadlines.is_empty());
     }
+    seen.check();
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::stream::{FuturesUnordered, StreamExt, unfold};
 use tenure::store_contract::{
-    Acquired, Answer, Hint, Hints, Operation, Outcome, Released, Renewed, Replies, RunReport, Subject,
-    TimerAnswer,
+    Acquired, Answer, DrainMark, Hint, Hints, Operation, Outcome, Released, Renewed, Replies, RunReport,
+    Subject, TimerAnswer,
 };
 use tenure::{
-    Eviction, JobName, JobRecord, LeaseName, LeaseRecord, Limits, RunRecord, SqliteStore, Store, StoreError,
-    TimerEntry, TimerName,
+    Eviction, Identity, JobName, JobRecord, LeaseName, LeaseRecord, Limits, MemberEntry, RunRecord,
+    SqliteStore, Store, StoreError, TimerEntry, TimerName,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
@@ -170,11 +170,12 @@ impl Troubled {
     }
 }
 
-/// The name of the lease or the timer.
+/// The name of the lease, the timer or the instance.
 fn name(operation: &Operation) -> &str {
     match operation.subject() {
         Subject::Lease(name) => name.as_str(),
         Subject::Timer(name) => name.as_str(),
+        Subject::Member(identity) => identity.instance(),
     }
 }
 
@@ -203,6 +204,7 @@ fn did_something(outcome: &Outcome) -> bool {
             TimerAnswer::Held { .. } | TimerAnswer::Taken | TimerAnswer::Overlaps => false,
             TimerAnswer::Gone | TimerAnswer::NotYours => false,
         },
+        Ok(Answer::Heartbeat(_) | Answer::Leave) => true,
         Err(_) => false,
     }
 }
@@ -290,6 +292,16 @@ impl Store for Troubled {
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
         self.reach().await;
         self.store.forget_job(job).await
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        self.reach().await;
+        self.store.members(after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        self.reach().await;
+        self.store.mark(mark).await
     }
 
     async fn close(&self) {

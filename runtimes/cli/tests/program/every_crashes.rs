@@ -232,7 +232,7 @@ fn of_commands_side_by_side_only_the_one_whose_guardian_is_killed_dies() {
 fn commands_are_in_sessions_of_their_own() {
     let place = Place::new();
     stay(&place, true);
-    let running = every(&place, &[]);
+    let _running = every(&place, &[]);
     let first = run(&place, 0);
     // Of the program's own session nothing is asked: in a container its leader may be outside, which is no pid.
     let session = |process| rustix::process::getsid(Some(process)).unwrap();

@@ -1,5 +1,6 @@
 //! Places with a store of their own, running programs, and the evidence that they leave.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -92,6 +93,26 @@ impl Place {
         let mut command = self.tenure(&arguments);
         command.arg("--");
         command
+    }
+
+    /// `tenure worker` with these options; the command is still to be added.
+    pub(crate) fn worker(&self, options: &[&str]) -> Command {
+        let mut command = self.tenure(&[&["worker"], options].concat());
+        command.arg("--");
+        command
+    }
+
+    /// The instances that are listed, by their names.
+    pub(crate) fn instances(&self) -> BTreeMap<String, Value> {
+        let name = |instance: &Value| instance["instance"].as_str().unwrap().to_owned();
+        self.list(&["instances"]).into_iter().map(|instance| (name(&instance), instance)).collect()
+    }
+
+    /// Which instance has which lease.
+    pub(crate) fn holders(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let leases = self.list(&["leases"]).into_iter();
+        leases.map(|lease| (text(&lease["lease"]), text(&lease["instance"]))).collect()
     }
 
     /// What `tenure` lists as JSON.

@@ -11,9 +11,12 @@ mod harness;
 #[path = "../../src/history.rs"]
 #[expect(dead_code, reason = "the program uses the rest")]
 mod history;
+mod instances;
 mod listings;
 mod operators;
 mod outages;
 mod signals;
 mod terminal;
 mod usage;
+mod worker;
+mod workers;

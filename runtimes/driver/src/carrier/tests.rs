@@ -7,7 +7,8 @@ use tenure_core::{
     LeaseOptions, Node, Output, SplitMix, StoreClock, Token,
 };
 use tenure_store::{
-    Acquire, Eviction, Hints, JobRecord, LeaseRecord, Metadata, Release, Renew, RunRecord, TimerEntry,
+    Acquire, DrainMark, Eviction, Hints, JobRecord, LeaseRecord, MemberEntry, Metadata, Release, Renew,
+    RunRecord, TimerEntry,
 };
 
 use super::*;
@@ -36,6 +37,8 @@ impl Store for Silent {
                     TimerAct::Finish { tick, .. } => return format!("finish tick {tick}"),
                     _ => return "timer".to_owned(),
                 },
+                Operation::Heartbeat(beat) => return format!("heartbeat {}", beat.sequence),
+                Operation::Leave(_) => return "leave".to_owned(),
             };
             let tenure_store::Subject::Lease(name) = operation.subject() else { panic!("{operation:?}") };
             format!("{kind} {name}")
@@ -85,6 +88,14 @@ impl Store for Silent {
     }
 
     async fn forget_job(&self, _job: JobName) -> Result<bool, StoreError> {
+        pending().await
+    }
+
+    async fn members(&self, _after: Option<Identity>, _most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        pending().await
+    }
+
+    async fn mark(&self, _mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
         pending().await
     }
 

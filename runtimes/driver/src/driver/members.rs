@@ -36,8 +36,11 @@ pub(crate) struct Members {
 
 /// A drain of the whole instance.
 struct Drain {
-    /// By then all work has ended that does not block.
+    since: Instant,
+    /// By then all work has ended that is there and does not block.
     until: Instant,
+    /// How much was held when that was last looked at.
+    held: usize,
     /// It is over: nothing is held any more, or only by what is stuck.
     done: bool,
     /// Nothing is held any more.
@@ -175,9 +178,8 @@ impl<R: Runtime> Driver<R> {
             self.node.drain_all(now);
         } else if !std::mem::replace(&mut self.members.hard, true) {
             self.node.stop_all(now);
-            let until = now + self.entries.patience(true).max(UNHELD_LIMIT);
             if let Some(drain) = self.members.drain.as_mut().filter(|drain| !drain.drained) {
-                (drain.until, drain.done) = (until, false);
+                (drain.since, drain.held, drain.done) = (now, usize::MAX, false);
             }
         }
         // Whoever comes late is told what there is to tell.
@@ -190,9 +192,15 @@ impl<R: Runtime> Driver<R> {
         if self.members.drain.is_some() {
             return;
         }
-        tracing::info!(target: "tenure", "draining: {reason}");
-        let until = now + self.entries.patience(self.members.hard).max(UNHELD_LIMIT);
-        self.members.drain = Some(Drain { until, done: false, drained: false });
+        // Whoever shuts down knows, and waits for it.
+        match reason {
+            DrainReason::Shutdown => tracing::debug!(target: "tenure", "draining: {reason}"),
+            DrainReason::Program | DrainReason::Operator => {
+                tracing::info!(target: "tenure", "draining: {reason}");
+            }
+        }
+        let drain = Drain { since: now, until: now, held: usize::MAX, done: false, drained: false };
+        self.members.drain = Some(drain);
         self.members.tie.0.change(|state| state.drain = Some(reason));
     }
 
@@ -208,7 +216,9 @@ impl<R: Runtime> Driver<R> {
         let Some(drain) = &mut self.members.drain else { return };
         drain.done = true;
         if !std::mem::replace(&mut drain.drained, true) {
-            tracing::info!(target: "tenure", "drained: nothing is held any more");
+            if matches!(self.stage, Stage::Running) {
+                tracing::info!(target: "tenure", "drained: nothing is held any more");
+            }
             self.members.tie.0.change(|state| state.drained = true);
         }
         self.members.answer(&Drained::Done);
@@ -216,7 +226,11 @@ impl<R: Runtime> Driver<R> {
 
     /// Looks whether a drain is over, or should be.
     pub(super) fn see_to_drain(&mut self, now: Instant) {
-        let Some(drain) = self.members.drain.as_ref().filter(|drain| !drain.done) else { return };
+        let Some(drain) = self.members.drain.as_mut().filter(|drain| !drain.done) else { return };
+        let held = self.entries.held();
+        if std::mem::replace(&mut drain.held, held) != held {
+            drain.until = drain.since + self.entries.patience(self.members.hard).max(UNHELD_LIMIT);
+        }
         let ends = !matches!(self.stage, Stage::Running) && self.entries.are_released();
         if ends || drain.until <= now {
             self.drain_over();

@@ -176,6 +176,13 @@ impl Tenure {
         poll_fn(move |cx| waiting.poll(cx, fleet::State::draining))
     }
 
+    /// Waits until this instance does not drain: because the drain was taken back, or at once if there is none. Waits for
+    /// ever once it shuts down.
+    pub fn resumed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut waiting = Waiting::new(&self.0.fleet);
+        poll_fn(move |cx| waiting.poll(cx, |state| state.draining().is_none().then_some(())))
+    }
+
     /// Waits until this instance drains and holds nothing any more, whoever wanted it to; or until what drives the leases
     /// has ended.
     pub fn drained(&self) -> impl Future<Output = ()> + Send + use<> {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::join_all;
-use tenure_core::{JobName, LeaseName, TimerName, Token};
+use tenure_core::{Identity, JobName, LeaseName, TimerName, Token};
 use tenure_memory::MemoryStore;
 use tenure_store::{
-    Acquired, Answer, Eviction, Hints, JobRecord, LeaseRecord, Limits, Operation, Outcome, Released, Renewed,
-    Replies, RunRecord, RunReport, SimpleStore, Store, StoreError, Subject, TimerAct, TimerAnswer,
-    TimerEntry, TimerRequest,
+    Acquired, Answer, DrainMark, Eviction, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation,
+    Outcome, Released, Renewed, Replies, RunRecord, RunReport, SimpleStore, Store, StoreError, Subject,
+    TimerAct, TimerAnswer, TimerEntry, TimerRequest,
 };
 
 use crate::Runtime;
@@ -152,11 +152,12 @@ impl Plan {
             Operation::Release(release) => release.token,
             Operation::Timer(TimerRequest { act: TimerAct::Renew { token, .. }, .. }) => Some(*token),
             Operation::Timer(TimerRequest { act: TimerAct::Finish { token, .. }, .. }) => *token,
-            Operation::Timer(_) => None,
+            Operation::Timer(_) | Operation::Heartbeat(_) | Operation::Leave(_) => None,
         };
         let name = match operation.subject() {
             Subject::Lease(name) => name.as_str(),
             Subject::Timer(name) => name.as_str(),
+            Subject::Member(identity) => identity.instance(),
         };
         planned.log.push((kind_of(operation), name.to_owned(), token));
         planned.choice.as_mut().map_or(Fault::None, |choice| choice(operation))
@@ -176,6 +177,8 @@ fn kind_of(operation: &Operation) -> &'static str {
             TimerAct::Finish { .. } => "finish",
             TimerAct::Forget => "forget",
         },
+        Operation::Heartbeat(_) => "heartbeat",
+        Operation::Leave(_) => "leave",
     }
 }
 
@@ -243,6 +246,8 @@ impl Faulty {
                     }
                     TimerAct::Renew { .. } => TimerAnswer::Taken,
                 }),
+                Operation::Heartbeat(_) => Answer::Leave,
+                Operation::Leave(_) => Answer::Renew(Renewed::Renewed),
             }),
             Fault::Grant(token) => {
                 let _executed = self.carry_out(operation).await;
@@ -258,6 +263,8 @@ async fn carry_out(store: &MemoryStore, operation: Operation) -> Outcome {
         Operation::Renew(renew) => store.renew(renew).await.map(Answer::Renew),
         Operation::Release(release) => store.release(release).await.map(Answer::Release),
         Operation::Timer(request) => store.timer(request).await.map(Answer::Timer),
+        Operation::Heartbeat(beat) => store.heartbeat(beat).await.map(Answer::Heartbeat),
+        Operation::Leave(leave) => store.leave(leave).await.map(|()| Answer::Leave),
     }
 }
 
@@ -335,6 +342,14 @@ impl Store for Faulty {
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
         SimpleStore::forget_job(&*self.store, job).await
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        SimpleStore::members(&*self.store, after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        SimpleStore::mark(&*self.store, mark).await
     }
 
     async fn close(&self) {

@@ -372,3 +372,51 @@ fn what_the_store_says_of_a_claim_beside_a_lease_is_told() {
         });
     }
 }
+
+#[test]
+fn what_becomes_of_an_instance_and_its_workloads_is_told_once_each() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let works = super::sharing::Works::default();
+        let coordinator = super::sharing::dutiful(&tenure, "a", &works, 1).start().unwrap();
+        world.settle();
+        world.runtime.block_on(tenure.drain()).unwrap();
+        tenure.resume();
+        world.settle();
+        world.runtime.block_on(coordinator.drain()).unwrap();
+        world.runtime.block_on(tenure.shutdown()).unwrap();
+        assert_eq!(lines.at(Level::WARN), Vec::<String>::new());
+        let told = lines.at(Level::INFO);
+        for (text, times) in [
+            ("joined the fleet", 1),
+            ("members=1", 4),
+            ("a workload belongs to this instance", 2),
+            ("does not belong to this instance: this instance drains", 1),
+            ("does not belong to this instance: its coordinator ends", 1),
+            ("draining: the program wants it", 1),
+            ("drained: nothing is held any more", 1),
+            ("the drain was taken back", 1),
+            ("left the fleet", 1),
+        ] {
+            let lines = told.iter().filter(|line| line.contains(text)).count();
+            assert!((1..=times).contains(&lines), "{text}: {lines} times: {told:#?}");
+        }
+    });
+}
+
+#[test]
+fn heartbeats_that_fail_for_an_hour_make_a_handful_of_lines_and_name_the_error() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        world.runtime.block_on(tenure.join()).unwrap();
+        world.plan.only("heartbeat", Fault::Fail);
+        world.runtime.advance(3600 * SECOND);
+        let warnings = lines.at(Level::WARN);
+        assert_eq!(warnings.len(), 1, "{warnings:#?}");
+        assert!(
+            warnings[0].contains("the server is down") && warnings[0].contains("heartbeat"),
+            "{warnings:#?}"
+        );
+        assert!(tenure.stats().failed_heartbeats > 500);
+    });
+}

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::StreamExt;
-use tenure_core::{JobName, LeaseName, TimerName, Wake};
+use tenure_core::{Identity, JobName, LeaseName, TimerName, Wake};
 use tenure_store::{
-    Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, Operation, Replies, RunRecord, RunReport, Store,
-    StoreError, StoreErrorKind, TimerEntry,
+    DrainMark, Eviction, Hint, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies,
+    RunRecord, RunReport, Store, StoreError, StoreErrorKind, TimerEntry,
 };
 
 use super::*;
@@ -148,6 +148,14 @@ impl<S: Store> Store for Odd<S> {
 
     async fn forget_job(&self, job: JobName) -> Result<bool, StoreError> {
         self.inner.forget_job(job).await
+    }
+
+    async fn members(&self, after: Option<Identity>, most: usize) -> Result<Vec<MemberEntry>, StoreError> {
+        self.inner.members(after, most).await
+    }
+
+    async fn mark(&self, mark: DrainMark) -> Result<Vec<Identity>, StoreError> {
+        self.inner.mark(mark).await
     }
 
     async fn close(&self) {

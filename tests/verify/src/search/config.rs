@@ -95,6 +95,9 @@ pub struct Job {
     pub attempts: u32,
     /// Whether a run may turn out not to have begun.
     pub fails_to_start: bool,
+    /// How many ticks may be left to another attempt at a time; `None`: as many as the store keeps. With as many of
+    /// them, runs do begin, and end before a tick of the clocks has passed; with more claims, no process crashes.
+    pub unfinished: Option<usize>,
 }
 
 /// What is wrong with the store.

@@ -87,6 +87,8 @@ impl Step<'_> {
     pub(super) fn start_run(&mut self, index: usize, lease: LeaseKey, token: Token) -> Result<(), Violation> {
         let attempts = self.laws.config.job.map_or(1, |job| job.attempts);
         let wall = self.world.wall;
+        let may_fail = self.laws.config.job.is_some_and(|job| job.fails_to_start)
+            && self.laws.may_leave_unfinished(&self.world);
         let World { members, begun, .. } = &mut self.world;
         let member = &mut members[index];
         let (name, node) = (member.name().to_owned(), Rc::clone(&member.node));
@@ -104,8 +106,7 @@ impl Step<'_> {
         if due.is_none_or(|due| due.at > wall) {
             return Err(violation("T1", format!("{name} runs {due:?} too early, at {wall:?}")));
         }
-        let fails = self.laws.config.job.is_some_and(|job| job.fails_to_start);
-        if fails && self.laws.tape.choose(2) == 1 {
+        if may_fail && self.laws.tape.choose(2) == 1 {
             self.tell(|_| "    it does not begin".into());
             let member = &mut self.world.members[index];
             let exit = Event::WorkloadExited { lease, exit: Exit::NotStarted };
@@ -217,6 +218,24 @@ impl World {
 }
 
 impl Laws {
+    /// Whether the run of one more tick may come to nothing.
+    pub(super) fn may_leave_unfinished(&self, world: &World) -> bool {
+        let Some(most) = self.config.job.and_then(|job| job.unfinished) else { return true };
+        let claims = world.store.timers.values().flat_map(|record| &record.claims);
+        claims.filter(|claim| claim.ends <= world.store_clock).count() < most
+    }
+
+    /// Whether a process may end, and leave the tick that it has to another attempt.
+    pub(super) fn may_crash(&self, world: &World) -> bool {
+        let Some(most) = self.config.job.and_then(|job| job.unfinished) else { return true };
+        world.store.timers.values().all(|record| record.claims.len() <= most)
+    }
+
+    /// Whether runs that go on have to end before time does.
+    pub(super) fn runs_must_end(&self, world: &World) -> bool {
+        let mut runs = world.members.iter().flat_map(|member| &member.runs);
+        runs.any(|run| run.work == Work::Running) && !self.may_leave_unfinished(world)
+    }
     /// Whether somebody has claimed the last tick that was due.
     pub(super) fn latest_tick_is_claimed(&self, world: &World) -> bool {
         world.store.timers.get(&self.timer).is_some_and(|record| {

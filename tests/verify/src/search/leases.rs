@@ -46,7 +46,7 @@ impl Model for Leases {
             self.laws.tape.clear();
             loop {
                 let story = tell.then(String::new);
-                let mut step = Step { laws: &self.laws, world: state.clone(), story };
+                let mut step = Step { laws: &self.laws, world: state.clone(), story, calm: false };
                 let outcome = step.act(action);
                 let Step { world, story, .. } = step;
                 each(explore::Step { story: story.unwrap_or_default(), outcome: outcome.map(|()| world) });

@@ -42,7 +42,7 @@ impl Recoveries {
         lost: bool,
     ) -> Result<usize, Violation> {
         laws.tape.clear();
-        let mut calm = Calm { step: Step { laws, world: world.clone(), story: None }, dead };
+        let mut calm = Calm { step: Step { laws, world: world.clone(), story: None, calm: true }, dead };
         if lost {
             calm.step.world.network.clear();
         }

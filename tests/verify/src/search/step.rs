@@ -20,6 +20,8 @@ pub(super) struct Step<'a> {
     pub(super) laws: &'a Laws,
     pub(super) world: World,
     pub(super) story: Option<String>,
+    /// Whether nothing gets lost for what else is under way.
+    pub(super) calm: bool,
 }
 
 impl Step<'_> {
@@ -370,7 +372,7 @@ impl Step<'_> {
             return;
         }
         network.push(message);
-        if network.len() > self.laws.config.network.in_flight {
+        if !self.calm && network.len() > self.laws.config.network.in_flight {
             let lost = network.len() - 1 - self.laws.tape.choose(network.len());
             let message = network.remove(lost);
             self.tell(|_| format!("    lost: {}", message.what));

@@ -146,7 +146,7 @@ impl Laws {
             told: Token::ZERO,
             begun: BTreeMap::new(),
         };
-        let mut step = Step { laws: self, world: empty, story: None };
+        let mut step = Step { laws: self, world: empty, story: None, calm: false };
         for index in 0..self.config.members {
             step.world.members.push(self.newcomer(index, 0, START));
             step.join(index).expect("nothing can be wrong yet");
@@ -221,12 +221,12 @@ impl Laws {
                 }
                 Work::Asked | Work::Stopped => actions.push(Action::EndWork(index)),
             }
-            if *crashes {
+            if *crashes && self.may_crash(world) {
                 actions.push(Action::Crash(index));
             }
         }
         let overdue = |message: &Message| network.delay.is_some_and(|delay| message.age >= delay);
-        if !world.network.iter().any(overdue) {
+        if !world.network.iter().any(overdue) && !self.runs_must_end(world) {
             actions.push(Action::Tick);
         }
         actions

@@ -44,20 +44,41 @@ pub(crate) fn workers(members: usize) -> Config {
 /// A later tick must be claimed from every state.
 pub(crate) fn claimants() -> Config {
     let network = Network { in_flight: 8, delay: Some(0), repeats: false, hints: false };
-    let job = Some(Job { period: 3, attempts: 1, fails_to_start: true });
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: true, unfinished: None });
     Config { job, network, recovery: recovers(4), ..lossy_claimants() }
 }
 
-/// The same over a network that loses messages, and on which they take any time; work always starts.
+/// The same with two attempts at each tick. At most one tick at a time waits
+/// for its second one.
+pub(crate) fn retrying_claimants() -> Config {
+    let job = Some(Job { attempts: 2, unfinished: Some(1), ..claimants().job.expect("a job") });
+    Config { job, ..claimants() }
+}
+
+/// One node with two attempts, whose messages get lost, or take any time. What it takes up again
+/// is its own.
+pub(crate) fn lossy_retrying_claimant() -> Config {
+    let job = Some(Job { fails_to_start: false, ..retrying_claimants().job.expect("a job") });
+    let recovery = Recovery { without_one: false, ..recovers(6) };
+    Config { members: 1, job, recovery, network: two().network, ..retrying_claimants() }
+}
+
+/// One node with two attempts that crashes at any time. Of two messages at once one is lost; they arrive at once.
+pub(crate) fn crashing_retrying_claimant() -> Config {
+    let network = Network { delay: Some(0), ..two().network };
+    Config { crashes: true, network, ..lossy_retrying_claimant() }
+}
+
+/// Like [`claimants`], over a network that loses messages, and on which they take any time; work always starts.
 pub(crate) fn lossy_claimants() -> Config {
     let application = Application { ends: true, ..two().application };
-    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false });
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false, unfinished: None });
     Config { timing: Config::exact(), job, application, ..two() }
 }
 
 /// One node that claims ticks and crashes at any time, over a network that loses messages.
 pub(crate) fn crashing_claimant() -> Config {
-    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false });
+    let job = Some(Job { period: 3, attempts: 1, fails_to_start: false, unfinished: None });
     let recovery = Recovery { without_one: false, ..recovers(8) };
     Config { members: 1, timing: Config::exact(), job, crashes: true, recovery, ..two() }
 }

@@ -206,6 +206,71 @@ fn what_is_pending_behind_a_request_goes_on_when_that_turns_out_to_be_another_in
     assert_eq!(skips(&outputs), [], "the first is still watched");
 }
 
+/// Another instance runs tick 1, and later ones are passed over for it; now its claim is looked at again.
+fn looking_again() -> (Bench, CommandId) {
+    let mut options = job();
+    options.attempts = 2;
+    let mut bench = Bench::new(options);
+    let (id, _) = claim(&bench.to(1_100), 1);
+    bench.reply(id, HELD);
+    for n in 2..=9 {
+        let (id, _) = claim(&bench.to(n * 1_000 + 50), n);
+        bench.reply(id, Reply::TickOverlaps);
+    }
+    let outputs = bench.to(10_050);
+    let (id, _) = claim(&outputs, 10);
+    bench.reply(id, Reply::TickOverlaps);
+    let (id, _) = claim(&bench.to(10_300), 1);
+    (bench, id)
+}
+
+#[test]
+fn a_look_at_a_watched_tick_holds_up_no_later_one() {
+    let (mut bench, look) = looking_again();
+    // The look is not answered yet. Behind it, the tick would be skipped if it took the watched one over.
+    let (id, _) = claim(&bench.to(11_050), 11);
+    let outputs = bench.grant(id);
+    assert_eq!(starts(&outputs).len(), 1);
+    assert_eq!(skips(&bench.reply(look, HELD)), []);
+}
+
+#[test]
+fn a_watched_tick_is_not_given_up_for_a_later_one_when_a_look_at_it_fails() {
+    for failure in [Failure::NotExecuted, Failure::Unknown] {
+        let (mut bench, look) = looking_again();
+        // It rests until the next look while a tick is due.
+        bench.to(10_990);
+        assert_eq!(claims(&bench.reply(look, Reply::Failed(failure))), []);
+        let outputs = bench.to(11_050);
+        let (id, _) = claim(&outputs, 11);
+        assert_eq!(skips(&outputs), []);
+        bench.reply(id, Reply::TickOverlaps);
+        // The other instance has died.
+        let (look, lease) = claim(&bench.to(11_500), 1);
+        assert_eq!(starts(&bench.grant(look)), [lease]);
+    }
+}
+
+#[test]
+fn however_many_ticks_are_watched_later_ones_are_claimed_and_the_oldest_are_given_up() {
+    let mut options = job();
+    options.attempts = 2;
+    let mut bench = Bench::new(options);
+    let mut watched = 0;
+    for n in 1..=40 {
+        let outputs = bench.to(n * 1_000 + 50);
+        assert_eq!(skips(&outputs), [], "another instance has begun each of them");
+        // Whoever gets them is stopped before the next one is due, and nobody looks in between.
+        let claims = claims(&outputs);
+        assert!(claims.iter().any(|(_, _, tick)| *tick == n), "{outputs:?}");
+        for (id, _, _) in claims {
+            bench.reply(id, HELD);
+        }
+        watched = watched.max(bench.node.periodics[&bench.job].periodic.runs.len());
+    }
+    assert_eq!(watched, PeriodicOptions::MOST_RUNS);
+}
+
 #[test]
 fn ticks_that_were_left_unfinished_are_taken_up_each_once_where_they_may_be_tried_again() {
     for attempts in [1, 3] {
