@@ -266,8 +266,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Lists those no longer whose time is over, and removes what need not be remembered.
+    /// Lists those no longer whose time is over, and removes what need not be remembered. Once another machine has taken the
+    /// store over that is its affair: by the clock here nothing can be said of its members.
     pub(crate) fn end_members(&mut self) -> rusqlite::Result<()> {
+        if self.state_of_this_boot()?.is_err() {
+            return Ok(());
+        }
         let now = signed(self.now.as_nanos());
         let ended = self
             .connection
@@ -289,6 +293,9 @@ impl Transaction<'_> {
 
     /// Removes what other boots have left: nobody of them is listed, and their times say nothing here.
     pub(crate) fn sweep_members(&mut self) -> rusqlite::Result<()> {
+        if self.state_of_this_boot()?.is_err() {
+            return Ok(());
+        }
         self.connection
             .prepare_cached("DELETE FROM member WHERE boot <> ?1 AND format = ?2")?
             .execute(params![self.boot, ROW_FORMAT])?;

@@ -110,6 +110,31 @@ fn the_file_that_proves_a_members_death_is_kept_as_long_as_it_is_listed() {
 }
 
 #[test]
+fn who_lost_the_store_to_another_machine_leaves_its_members_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut database = open(&folder, true);
+    sees(&mut database, &beat(1));
+    let other = rusqlite::Connection::open(database.path()).unwrap();
+    let rows = |rows: &str| {
+        let count = format!("SELECT count(*) FROM member WHERE {rows}");
+        other.query_row(&count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    let boot: String = other.query_row("SELECT boot FROM store", [], |row| row.get(0)).unwrap();
+    // By the clock here the time of its members was over long ago.
+    let taken_over = "UPDATE store SET boot = 'another'; UPDATE member SET boot = 'another', expires = 9, ttl = 1";
+    other.execute_batch(taken_over).unwrap();
+    for _ in 0..2 {
+        database.write("can't sweep", clock::now(), |transaction| transaction.sweep_members().map(Ok)).unwrap();
+        database.write("can't end", clock::now(), |transaction| transaction.end_members().map(Ok)).unwrap();
+    }
+    assert_eq!(rows("listed = 1"), 1);
+    // On one's own clock it is over, and forgotten.
+    other.execute("UPDATE store SET boot = ?1", [boot]).unwrap();
+    database.write("can't sweep", clock::now(), |transaction| transaction.sweep_members().map(Ok)).unwrap();
+    assert_eq!(rows("1"), 0);
+}
+
+#[test]
 fn digests_and_labels_are_read_as_they_were_written_and_nothing_else_is() {
     let digests: Arc<[Digest]> = [0, 1, u64::MAX].map(Digest::new).into();
     assert_eq!(write_digests(&digests).len(), 24);
