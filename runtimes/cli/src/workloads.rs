@@ -17,6 +17,9 @@ const MOST_BYTES: u64 = 4 << 20;
 /// The file name that means standard input.
 const STDIN: &str = "-";
 
+/// What some editors put before a text in UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Whether the workloads of this file can be read again.
 pub(crate) fn is_file(from: &Path) -> bool {
     from != Path::new(STDIN)
@@ -78,6 +81,9 @@ struct Parsed {
 fn parse(text: &str) -> Result<Parsed, (usize, String)> {
     let mut first: BTreeMap<LeaseName, usize> = BTreeMap::new();
     let mut again = Vec::new();
+    // The mark that some editors begin a file with is nobody's name. Taken for a part of one, it would give the workload
+    // another lease than it has where the file was written without it.
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -111,6 +117,12 @@ mod tests {
         let text = "\n b \r\n# a comment\n\t\na#1\n  # another\na b";
         assert_eq!(parse(text).unwrap().names, names(&["a b", "a#1", "b"]));
         assert_eq!(parse("").unwrap(), Parsed::default());
+    }
+
+    #[test]
+    fn the_mark_that_an_editor_begins_a_file_with_is_no_part_of_a_name() {
+        assert_eq!(parse("\u{feff}payroll\r\nmail\r\n"), parse("payroll\nmail\n"));
+        assert_eq!(parse("\u{feff}# a comment\na").unwrap().names, names(&["a"]));
     }
 
     #[test]

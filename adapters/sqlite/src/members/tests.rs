@@ -121,10 +121,13 @@ fn who_lost_the_store_to_another_machine_leaves_its_members_alone() {
     };
     let boot: String = other.query_row("SELECT boot FROM store", [], |row| row.get(0)).unwrap();
     // By the clock here the time of its members was over long ago.
-    let taken_over = "UPDATE store SET boot = 'another'; UPDATE member SET boot = 'another', expires = 9, ttl = 1";
+    let taken_over =
+        "UPDATE store SET boot = 'another'; UPDATE member SET boot = 'another', expires = 9, ttl = 1";
     other.execute_batch(taken_over).unwrap();
     for _ in 0..2 {
-        database.write("can't sweep", clock::now(), |transaction| transaction.sweep_members().map(Ok)).unwrap();
+        database
+            .write("can't sweep", clock::now(), |transaction| transaction.sweep_members().map(Ok))
+            .unwrap();
         database.write("can't end", clock::now(), |transaction| transaction.end_members().map(Ok)).unwrap();
     }
     assert_eq!(rows("listed = 1"), 1);
