@@ -35,10 +35,6 @@ impl Instance {
     const fn holds_nothing(&self) -> bool {
         self.leases == 0 && self.runs == 0
     }
-
-    fn identity(&self) -> &Identity {
-        &self.entry.member.identity
-    }
 }
 
 /// The instances, with what the store knows of them.
@@ -58,18 +54,23 @@ pub(crate) fn with_holds(
     leases: &[LeaseRecord],
     timers: &[TimerEntry],
 ) -> Vec<Instance> {
+    let instance = |entry: MemberEntry| {
+        let (leases, runs) = held_by(&entry.member.identity, leases, timers);
+        Instance { entry, leases, runs }
+    };
+    members.into_iter().map(instance).collect()
+}
+
+/// How many leases a process holds, and how many ticks it runs, whether it is listed or not: of one that has died its
+/// leases are left until their time is over, and what it guarded may work until then.
+fn held_by(process: &Identity, leases: &[LeaseRecord], timers: &[TimerEntry]) -> (usize, usize) {
+    let process = format!("{process}.");
+    let leases = leases.iter().filter(|record| record.holder.owner.starts_with(&process)).count();
     let runs = timers.iter().flat_map(|entry| {
         let now = entry.time.now;
         entry.record.claims.iter().filter(move |claim| !claim.ttl.is_zero() && claim.ends > now)
     });
-    let runs: Vec<&str> = runs.map(|claim| &*claim.owner).collect();
-    let instance = |entry: MemberEntry| {
-        let process = format!("{}.", entry.member.identity);
-        let leases = leases.iter().filter(|record| record.holder.owner.starts_with(&process)).count();
-        let runs = runs.iter().filter(|owner| owner.starts_with(&process)).count();
-        Instance { entry, leases, runs }
-    };
-    members.into_iter().map(instance).collect()
+    (leases, runs.filter(|claim| claim.owner.starts_with(&process)).count())
 }
 
 /// Lists the instances.
@@ -224,7 +225,7 @@ fn meant(text: &str, listed: &[MemberEntry]) -> Result<Meant, String> {
     }
 }
 
-/// Waits until these hold nothing any more, or are gone.
+/// Waits until these hold nothing any more. One that is gone may: its leases go on until their time is over.
 ///
 /// One that holds nothing may not have heard of the drain yet, and take something still. So it must have been heard of
 /// since it was marked, and hold nothing at two looks in a row.
@@ -240,14 +241,20 @@ async fn wait(
     let mut quiet = 0;
     loop {
         let marked_for = clock::now().saturating_since(since);
-        let instances = place.answer(look(tenure)).await?;
-        let mut waits: Vec<&Instance> =
-            instances.iter().filter(|instance| concerned.contains(instance.identity())).collect();
-        if waits.iter().any(|instance| !instance.entry.marked) {
+        let members = place.answer(tenure.members()).await?;
+        let holds = place.answer(async { tokio::try_join!(tenure.leases(), tenure.timers()) });
+        let (leases, timers) = holds.await?;
+        let listed = |process: &Identity| members.iter().find(|entry| entry.member.identity == *process);
+        let taken_back = |entry: &MemberEntry| !entry.marked && entry.problem.is_none();
+        if concerned.iter().filter_map(listed).any(taken_back) {
             let text = "the drain was taken back before it was done";
             return Err(Failure::new(exit::BUSY, text));
         }
-        waits.retain(|instance| !instance.holds_nothing() || instance.entry.heard >= marked_for);
+        let waits: Vec<_> = concerned
+            .iter()
+            .map(|process| (process, held_by(process, &leases, &timers)))
+            .filter(|(process, held)| is_waited_for(listed(process), *held, marked_for))
+            .collect();
         quiet = if waits.is_empty() { quiet + 1 } else { 0 };
         if quiet == 2 {
             say::line(format_args!("drained: nothing is held any more"));
@@ -256,8 +263,7 @@ async fn wait(
         if limit.is_some_and(|limit| marked_for >= limit) {
             let waits: Vec<_> = waits
                 .iter()
-                .map(|instance| {
-                    let (process, leases, runs) = (instance.identity(), instance.leases, instance.runs);
+                .map(|(process, (leases, runs))| {
                     format!(
                         "{:?}/{} holds {leases} lease(s) and runs {runs} tick(s)",
                         process.instance(),
@@ -270,6 +276,12 @@ async fn wait(
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Whether a process that was marked so long ago holds something, or may not have heard of it yet; `None` is one that is
+/// not listed any more.
+fn is_waited_for(listed: Option<&MemberEntry>, held: (usize, usize), marked_for: Duration) -> bool {
+    held != (0, 0) || listed.is_some_and(|entry| entry.heard >= marked_for)
 }
 
 #[cfg(test)]
@@ -331,6 +343,24 @@ mod tests {
         assert!(instances.iter().all(|instance| instance.state() == "active"));
         instances.iter_mut().for_each(|instance| instance.entry.member.draining = true);
         assert_eq!(instances.iter().map(Instance::state).collect::<Vec<_>>(), ["draining", "drained"]);
+    }
+
+    #[test]
+    fn a_drain_is_waited_for_until_the_process_has_heard_and_nothing_is_held_be_it_listed_or_not() {
+        let second = Duration::from_secs(1);
+        // It was last heard of one and a half seconds ago.
+        let web = entry("web", A);
+        let record = |owner: String| {
+            LeaseRecord::new(tenure::LeaseName::new("job").unwrap(), tenure::Holder::new(&*owner))
+        };
+        let leases = [record(format!("{}.1", web.member.identity)), record("web/1.1".to_owned())];
+        let held = held_by(&web.member.identity, &leases, &[]);
+        assert_eq!(held, (1, 0));
+        assert!(is_waited_for(None, held, second), "it is gone, and its lease is not");
+        assert!(is_waited_for(Some(&web), held, second * 2));
+        assert!(is_waited_for(Some(&web), (0, 0), second), "it has not been heard of since");
+        assert!(!is_waited_for(Some(&web), (0, 0), second * 2));
+        assert!(!is_waited_for(None, (0, 0), second));
     }
 
     #[test]

@@ -155,7 +155,8 @@ pub(crate) struct Drain {
     #[arg(long)]
     pub(crate) undo: bool,
 
-    /// Wait until it holds nothing any more, or is gone; at most this long, as in --wait=5m [default: as long as it takes]
+    /// Wait until it holds nothing any more, nor what is left of it if it is gone; at most this long, as in --wait=5m
+    /// [default: as long as it takes]
     #[arg(
         long,
         value_name = "DURATION",

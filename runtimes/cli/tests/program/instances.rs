@@ -176,6 +176,20 @@ fn waiting_for_a_drain_ends_in_time_and_names_what_is_still_held() {
 }
 
 #[test]
+fn what_is_left_of_a_killed_instance_is_waited_for_when_it_is_not_listed_any_more() {
+    let place = Place::without_early_takeover();
+    let mut running = worker(&place, "web", &["--ttl", "60s", "--member-ttl", "2s"], &["x"]);
+    eventually("its command", || (running.stdout.so_far().len() == 1).then_some(()));
+    running.signal(Signal::KILL);
+    assert_eq!(running.code(), None);
+    // Its lease outlives it.
+    let (code, err) = drain(&place, &["web", "--wait=4s"]);
+    assert!(place.instances().is_empty(), "it is not listed any more");
+    assert_eq!(code, Some(75), "{err}");
+    assert!(err.contains("holds 1 lease(s)"), "{err}");
+}
+
+#[test]
 fn tenure_every_is_an_instance_that_claims_nothing_while_it_is_to_drain() {
     let place = Place::new();
     let mut command = place.every("100ms", &["--instance", "clock"]);
