@@ -25,6 +25,9 @@ pub(crate) struct Instance {
 impl Instance {
     /// What it does, in a word that is part of the interface.
     const fn state(&self) -> &'static str {
+        if self.entry.problem.is_some() {
+            return "unreadable";
+        }
         match (self.entry.member.draining, self.holds_nothing()) {
             (false, _) => "active",
             (true, false) => "draining",
@@ -86,23 +89,25 @@ pub(crate) async fn instances(args: &Instances, place: &Place) -> Result<u8, Fai
 /// An instance as an object. The names of the fields are part of the interface; what is not known is null.
 pub(crate) fn as_json(instance: &Instance) -> Value {
     let Instance { entry, leases, runs } = instance;
-    let MemberEntry { member, marked, heard, ttl, metadata, .. } = entry;
+    let MemberEntry { member, marked, heard, ttl, metadata, problem, .. } = entry;
     let labels = member.labels.iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    let known = |value: Value| if problem.is_none() { value } else { Value::Null };
     json!({
         "instance": member.identity.instance(),
         "incarnation": member.identity.incarnation().to_string(),
         "state": instance.state(),
-        "drain_wanted": marked,
-        "joined": time(system_time(member.joined)),
-        "age_ms": millis(member.age),
-        "heard_ms": millis(*heard),
-        "ttl_ms": millis(*ttl),
+        "drain_wanted": known(json!(marked)),
+        "joined": known(json!(time(system_time(member.joined)))),
+        "age_ms": known(json!(millis(member.age))),
+        "heard_ms": known(json!(millis(*heard))),
+        "ttl_ms": known(json!(millis(*ttl))),
         "leases": leases,
         "runs": runs,
         "labels": labels.collect::<Map<_, _>>(),
         "host": metadata.host.as_deref(),
         "pid": metadata.pid,
         "text": metadata.text.as_deref(),
+        "problem": problem.as_deref(),
     })
 }
 
@@ -113,7 +118,14 @@ pub(crate) fn table(instances: &[Instance]) -> Table {
         header,
         instances.iter().map(|instance| {
             let Instance { entry, leases, runs } = instance;
-            let MemberEntry { member, heard, metadata, .. } = entry;
+            let MemberEntry { member, heard, metadata, problem, .. } = entry;
+            if let Some(problem) = problem {
+                let [here_for, heard, host, pid] = std::array::from_fn(|_| unknown());
+                let (name, state) = (printable(member.identity.instance()), instance.state().to_owned());
+                let (leases, runs) = (leases.to_string(), runs.to_string());
+                let (short, problem) = (short(&member.identity), printable(problem));
+                return [name, short, state, leases, runs, here_for, heard, host, pid, problem];
+            }
             let labels: Vec<_> =
                 member.labels.iter().map(|(name, value)| printable(&format!("{name}={value}"))).collect();
             [
@@ -361,6 +373,23 @@ mod tests {
         assert!(is_waited_for(Some(&web), (0, 0), second), "it has not been heard of since");
         assert!(!is_waited_for(Some(&web), (0, 0), second * 2));
         assert!(!is_waited_for(None, (0, 0), second));
+    }
+
+    #[test]
+    fn of_an_instance_that_can_not_be_read_the_problem_is_shown_and_nothing_is_made_up() {
+        let identity = entry("web", A).member.identity;
+        let unreadable = MemberEntry::unreadable(identity, "it is \u{1b}[2J damaged");
+        let instances = with_holds(vec![unreadable], &[], &[]);
+        let value = as_json(&instances[0]);
+        assert_eq!((&value["instance"], &value["state"]), (&"web".into(), &"unreadable".into()));
+        assert_eq!(value["problem"], "it is \u{1b}[2J damaged");
+        for unknown in ["drain_wanted", "joined", "age_ms", "heard_ms", "ttl_ms"] {
+            assert_eq!(value[unknown], Value::Null, "{unknown}");
+        }
+        let text = table(&instances).to_string();
+        assert!(text.contains("unreadable") && text.contains("damaged"), "{text:?}");
+        assert!(!text.contains("active") && !text.contains(" ago") && !text.contains('\u{1b}'), "{text:?}");
+        assert_eq!(as_json(&with_holds(vec![entry("web", A)], &[], &[])[0])["problem"], Value::Null);
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
         "host",
         "pid",
         "text",
+        "problem",
     ];
     stable.sort_unstable();
     assert_eq!(fields, stable, "the names of the fields are an interface");
