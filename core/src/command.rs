@@ -159,6 +159,8 @@ pub enum Command {
         joined: Option<Timestamp>,
         /// Whether it drains by its own will. What an operator wants the store knows by itself.
         draining: bool,
+        /// Whether an operator wants it to drain, as far as it has heard: adopted by a store that does not know it.
+        marked: bool,
         /// The kinds of plans that it takes part in; sorted, each once.
         digests: Arc<[Digest]>,
         /// What its program says of it.

@@ -234,6 +234,7 @@ impl<J: Jitter> Membership<J> {
             sequence: id.sequence,
             joined: self.joined,
             draining: self.says.draining,
+            marked: self.marked,
             digests: Arc::clone(&self.says.digests),
             labels: self.options.labels.clone(),
             known: self.view.version,

@@ -226,6 +226,7 @@ impl Command {
                 sequence,
                 joined,
                 draining: _,
+                marked: _,
                 digests: _,
                 labels: _,
                 known,

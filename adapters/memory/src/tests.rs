@@ -378,6 +378,7 @@ fn beat(process: u128, sequence: u64) -> Heartbeat {
         sequence,
         joined: None,
         draining: false,
+        marked: false,
         digests: [].into(),
         labels: Labels::default(),
         known: None,

@@ -152,7 +152,8 @@
 //!   brings a ghost back, whatever its number. To leave twice is to leave.
 //! - **A mark** ([`DrainMark`]) stands in the record beside what the member says of itself. Heartbeats never touch it, and are
 //!   answered with it ([`Presence::drain`](core::Presence::drain)); others see a member that drains. It concerns those who
-//!   are listed at the time, not those who come later, and ends with the record.
+//!   are listed at the time, not those who come later. Where there is no record any more it is as the heartbeat says:
+//!   whoever could not be heard of for long, or whose record was lost, comes back drained, until the operator undoes it.
 //! - **The version** of the view rises, above the last and above the wall clock's microseconds ([`next_version`]), when
 //!   somebody joins, leaves, is gone, comes back, is marked or no longer, or says something else of its drain, digests or
 //!   labels. It stays with every other heartbeat. A heartbeat is answered with the whole view, sorted by identity and the

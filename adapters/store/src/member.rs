@@ -29,6 +29,9 @@ pub struct Heartbeat {
     pub joined: Option<Timestamp>,
     /// Whether it drains by its own will.
     pub draining: bool,
+    /// Whether an operator wants it to drain, as far as it has heard: adopted if the store does not know the instance, so
+    /// that it stays drained when its record is lost, or was forgotten while it could not be heard of.
+    pub marked: bool,
     /// The kinds of plans that it takes part in, at most [`Heartbeat::MOST_DIGESTS`]; sorted, each once.
     pub digests: Arc<[Digest]>,
     /// What its program says of it.
@@ -62,7 +65,8 @@ pub struct Leave {
     pub timeout: Duration,
 }
 
-/// An operator's wish that instances drain, or no longer. Heartbeats don't touch it.
+/// An operator's wish that instances drain, or no longer. Heartbeats don't touch it where there is a record, and bring it
+/// back where there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "drivers make them, stores carry them out")]
 pub struct DrainMark {
@@ -165,8 +169,9 @@ impl MemberRecord {
     /// time was over after a later heartbeat than this one.
     pub fn beat(record: &mut Option<Self>, beat: &Heartbeat, time: StoreTime) -> Result<Changed, StoreError> {
         let before = record.take_if(|record| !record.is_remembered(time.now));
-        let known = record.as_ref().or(before.as_ref()).map(|record| record.joined);
-        let joined = known.or(beat.joined).unwrap_or(time.wall);
+        let known = record.as_ref().or(before.as_ref());
+        let joined = known.map(|record| record.joined).or(beat.joined).unwrap_or(time.wall);
+        let marked = known.map_or(beat.marked, |record| record.marked);
         let Some(record) = record else {
             *record = Some(Self {
                 sequence: beat.sequence,
@@ -176,7 +181,7 @@ impl MemberRecord {
                 ttl: beat.ttl,
                 left: false,
                 draining: beat.draining,
-                marked: false,
+                marked,
                 digests: Arc::clone(&beat.digests),
                 labels: beat.labels.clone(),
                 metadata: beat.metadata.clone(),

@@ -246,6 +246,18 @@ fn that_an_operator_wants_a_drain_is_told_when_it_changes() {
 }
 
 #[test]
+fn what_was_heard_of_an_operators_wish_is_said_from_then_on_in_case_the_store_loses_it() {
+    let (mut membership, mut heard) = (among(1), false);
+    for (n, drain) in [(1, true), (2, true), (3, false), (4, false)] {
+        let Command::Heartbeat { id, marked, .. } = due(&mut membership, ms(n * 5_000)) else { panic!() };
+        assert_eq!(marked, heard);
+        membership.present(ms(n * 5_000), id, Presence { drain, ..Presence::unchanged(joined_at(), 1) });
+        notices(&mut membership);
+        heard = drain;
+    }
+}
+
+#[test]
 fn a_failure_is_told_once_and_what_failed_is_tried_again_after_growing_rests() {
     let mut membership = among(1);
     let mut at = ms(5_000);

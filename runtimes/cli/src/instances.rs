@@ -311,6 +311,7 @@ mod tests {
             sequence: 0,
             joined: None,
             draining: false,
+            marked: false,
             digests: [].into(),
             labels: Labels::new([("zone", "\u{1b}[2J")]).unwrap(),
             known: None,

@@ -259,20 +259,30 @@ pub fn act(process: &Identity, command: &Command, tick: u64) -> Option<TimerAct>
 #[must_use]
 pub fn member_act(process: &Identity, command: &Command) -> Option<MemberAct> {
     Some(match command {
-        Command::Heartbeat { id: _, sequence, joined, draining, digests, labels, known, ttl, timeout } => {
-            MemberAct::Beat(Heartbeat {
-                identity: process.clone(),
-                sequence: *sequence,
-                joined: *joined,
-                draining: *draining,
-                digests: digests.clone(),
-                labels: labels.clone(),
-                known: *known,
-                ttl: *ttl,
-                metadata: Metadata::new(),
-                timeout: *timeout,
-            })
-        }
+        Command::Heartbeat {
+            id: _,
+            sequence,
+            joined,
+            draining,
+            marked,
+            digests,
+            labels,
+            known,
+            ttl,
+            timeout,
+        } => MemberAct::Beat(Heartbeat {
+            identity: process.clone(),
+            sequence: *sequence,
+            joined: *joined,
+            draining: *draining,
+            marked: *marked,
+            digests: digests.clone(),
+            labels: labels.clone(),
+            known: *known,
+            ttl: *ttl,
+            metadata: Metadata::new(),
+            timeout: *timeout,
+        }),
         Command::Leave { id: _, ttl, timeout } => {
             MemberAct::Leave(Leave { identity: process.clone(), ttl: *ttl, timeout: *timeout })
         }

@@ -145,6 +145,7 @@ fn take(connection: &Connection, act: Act, now: Instant, before: &[Vec<Cell>]) -
             sequence: sequence % Heartbeat::HIGHEST_SEQUENCE,
             joined: None,
             draining: sequence.is_multiple_of(2),
+            marked: false,
             digests: [Digest::new(sequence)].into(),
             labels: Labels::default(),
             known,

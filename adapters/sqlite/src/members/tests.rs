@@ -13,6 +13,7 @@ fn beat(process: u128) -> Heartbeat {
         sequence: 1,
         joined: None,
         draining: false,
+        marked: false,
         digests: [].into(),
         labels: Labels::default(),
         known: None,

@@ -105,6 +105,7 @@ fn beat(process: u128, ttl: Duration) -> Heartbeat {
         sequence: 1,
         joined: None,
         draining: false,
+        marked: false,
         digests: [].into(),
         labels: Labels::default(),
         known: None,

@@ -182,6 +182,7 @@ pub(crate) fn beat(name: &str, process: u64, n: u64, ttl: Duration) -> Heartbeat
         sequence: n,
         joined: None,
         draining: false,
+        marked: false,
         digests: [].into(),
         labels: Labels::default(),
         known: None,

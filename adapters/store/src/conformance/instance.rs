@@ -27,6 +27,7 @@ impl Instance {
             sequence: 0,
             joined: None,
             draining: false,
+            marked: false,
             digests: [].into(),
             labels: Labels::default(),
             known: None,

@@ -13,7 +13,8 @@ use super::waiting::Listener;
 use crate::{Heartbeat, Hint, Leave, Limits, Metadata, Operation, Store, StoreErrorKind, Topic};
 
 /// A member that is marked drains for all others, and hears of it with its next heartbeat. Its heartbeats don't take the
-/// mark away, whatever they say; the operator does. Marking it twice is marking it.
+/// mark away, whatever they say; the operator does. Marking it twice is marking it. A member whose record was lost brings its
+/// mark back.
 pub fn a_mark_to_drain_stays_until_it_is_taken_back<H: Harness>(h: &H) {
     h.block_on(async {
         let store = h.fresh().await;
@@ -38,6 +39,12 @@ pub fn a_mark_to_drain_stays_until_it_is_taken_back<H: Harness>(h: &H) {
         member.says.draining = true;
         let presence = member.beats(&store).await;
         assert!(!presence.drain && view(&presence)[0].draining, "its own will is no mark: {presence:?}");
+
+        let mut lost = Instance::new("lost", 2, long_ttl(&store));
+        lost.says.marked = true;
+        assert!(lost.beats(&store).await.drain, "only it knows");
+        assert_eq!(marks(&operator, "lost", None, false).await, [lost.identity()]);
+        assert!(!lost.beats(&store).await.drain, "now the store does");
     });
 }
 

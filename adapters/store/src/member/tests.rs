@@ -26,6 +26,7 @@ fn beat(process: u128, sequence: u64) -> Heartbeat {
         sequence,
         joined: None,
         draining: false,
+        marked: false,
         digests: [Digest::new(1)].into(),
         labels: Labels::default(),
         known: None,
@@ -120,7 +121,7 @@ fn a_record_that_is_forgotten_is_made_anew_and_keeps_when_it_joined() {
     assert_eq!(MemberRecord::beat(&mut record, &beat(1, 1), at(20)), Ok(Changed::View));
     let kept = record.unwrap();
     assert_eq!((kept.joined, kept.since, kept.sequence), (at(0).wall, at(20).now, 1));
-    assert!(!kept.marked);
+    assert!(kept.marked, "it is still to be seen");
     let mut lost = None;
     let claims = Heartbeat { joined: Some(at(3).wall), ..beat(1, 1) };
     assert_eq!(MemberRecord::beat(&mut lost, &claims, at(20)), Ok(Changed::View));
@@ -153,6 +154,20 @@ fn a_mark_is_another_thing_than_the_members_own_will() {
     assert_eq!(kept.mark(false), Changed::View);
     let entry = kept.entry(&identity(1), at(3).now);
     assert_eq!((entry.marked, entry.member.draining, entry.heard), (false, true, Duration::from_secs(2)));
+}
+
+#[test]
+fn a_mark_that_the_store_has_lost_is_brought_back_by_whoever_has_heard_of_it() {
+    for heard in [true, false] {
+        let says = |sequence| Heartbeat { marked: heard, ..beat(1, sequence) };
+        let mut record = None;
+        assert_eq!(MemberRecord::beat(&mut record, &says(9), at(20)), Ok(Changed::View));
+        assert_eq!(record.as_ref().unwrap().marked, heard);
+        // From then on it is the operator's affair.
+        record.as_mut().unwrap().mark(!heard);
+        assert_eq!(MemberRecord::beat(&mut record, &says(10), at(21)), Ok(Changed::Record));
+        assert_eq!(record.as_ref().unwrap().marked, !heard);
+    }
 }
 
 #[test]

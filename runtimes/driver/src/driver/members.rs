@@ -94,7 +94,18 @@ impl<R: Runtime> Driver<R> {
         let identity = self.node.identity().clone();
         let subject = Subject::Member(identity.clone());
         let (id, operation): (_, Operation) = match command {
-            Command::Heartbeat { id, sequence, joined, draining, digests, labels, known, ttl, timeout } => {
+            Command::Heartbeat {
+                id,
+                sequence,
+                joined,
+                draining,
+                marked,
+                digests,
+                labels,
+                known,
+                ttl,
+                timeout,
+            } => {
                 tracing::trace!(target: "tenure", sequence, draining, "heartbeat");
                 let metadata = self.metadata.clone();
                 let beat = Heartbeat {
@@ -102,6 +113,7 @@ impl<R: Runtime> Driver<R> {
                     sequence,
                     joined,
                     draining,
+                    marked,
                     digests,
                     labels,
                     known,

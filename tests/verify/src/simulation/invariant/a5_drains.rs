@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
+
 use tenure_core::{Command, Notice};
 use tenure_store::Answer;
 
 use super::{Invariant, ensure};
-use crate::simulation::world::{Fact, Phase, World};
+use crate::simulation::world::{Fact, Phase, What, World};
 use crate::store::MemberAct;
 
 /// A5: "A drain takes nothing new" and is told to be over when nothing is held any more. An operator's wish outlives
@@ -11,7 +13,10 @@ use crate::store::MemberAct;
 /// That each lease is given back only once its work has ended is what W3 and S9 say; by when work must have ended, the
 /// limits.
 #[derive(Default)]
-pub(super) struct Drains;
+pub(super) struct Drains {
+    /// The processes that an operator has drained, as the store has said, and nobody since has undone.
+    marked: BTreeSet<usize>,
+}
 
 impl Invariant for Drains {
     const NAME: &'static str = "A5 who drains takes nothing";
@@ -31,8 +36,23 @@ impl Invariant for Drains {
                 let left = node.candidacies.iter().find(|it| it.held.is_some() || it.work.is_some());
                 ensure(left.is_none(), || format!("node {member} has drained, and has {left:?}"))
             }
-            Fact::MemberExecuted { life, act: MemberAct::Beat(_), before, outcome, listed } => {
+            Fact::Struck { what: What::Unmarked, .. } => {
+                self.marked.clear();
+                Ok(())
+            }
+            Fact::MemberExecuted { life, act: MemberAct::Beat(beat), before, outcome, listed } => {
                 let Ok(Answer::Heartbeat(presence)) = outcome else { return Ok(()) };
+                if before.is_none() && !beat.marked {
+                    // Whoever makes the record anew may not know.
+                    self.marked.remove(life);
+                }
+                let known = beat.marked && self.marked.contains(life);
+                ensure(presence.drain || !known, || {
+                    format!("process {life} was drained by an operator, and comes back as if it had not been")
+                })?;
+                if presence.drain {
+                    self.marked.insert(*life);
+                }
                 let own = listed.iter().find(|entry| World::life(&entry.member.identity) == *life);
                 let marked = before.map(|entry| entry.marked);
                 let kept = marked.is_none_or(|marked| {
