@@ -286,10 +286,13 @@ impl Tenure {
     /// Gives back what is held, and ends.
     ///
     /// No lease is acquired any more, and candidates that wait fail with [`AcquireError::ShuttingDown`]. All
-    /// work under a lease is asked to stop, and workers and periodic jobs are drained; as each guard goes, and each run
-    /// ends, its lease is given back. Timers end, and runs whose records are open are recorded as stopped. Returns once all are, and the store is closed; or when the budget is over
+    /// work under a lease is asked to stop, and workers, coordinators and periodic jobs are drained; as each guard goes,
+    /// and each run ends, its lease is given back. Timers end, and runs whose records are open are recorded as stopped.
+    /// Last of all this instance leaves the fleet, if it had [joined](Tenure::join).
+    ///
+    /// Returns once all is done, and the store is closed; or when the budget is over
     /// ([`Builder::shutdown_budget`], default 2 s). What is held then is renewed until its guard goes, or its run has
-    /// ended: to give workers the whole of their drain timeout, [drain](crate::Worker::drain) them before. Where
+    /// ended: to give all work the whole of its drain timeout, [drain](Tenure::drain) the instance before. Where
     /// nothing is held, a store that does not answer delays it by half a second at most. It may be called again, and
     /// from several places.
     ///

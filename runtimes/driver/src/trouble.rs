@@ -138,15 +138,13 @@ impl Trouble {
                 continue;
             }
             let leases = window.subjects.iter().all(|subject| subject.lease().is_some());
-            let line = format_args!(
-                "{}: {} more within {:?}, {} {} concerned; the last: {}",
-                kind.what(),
-                window.more,
-                WINDOW,
-                window.subjects.len(),
-                if leases { "leases" } else { "of leases, ticks and jobs" },
-                window.last,
-            );
+            let concerned = match window.subjects.len() {
+                0 => String::new(),
+                count if leases => format!(", {count} leases concerned"),
+                count => format!(", {count} of leases, ticks and jobs concerned"),
+            };
+            let (what, more, last) = (kind.what(), window.more, &window.last);
+            let line = format_args!("{what}: {more} more within {WINDOW:?}{concerned}; the last: {last}");
             match kind {
                 Kind::Overlap => tracing::info!(target: "tenure", "{line}"),
                 _ => tracing::warn!(target: "tenure", "{line}"),

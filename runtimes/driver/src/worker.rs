@@ -351,7 +351,7 @@ impl Ctx {
         Self { hold, run }
     }
 
-    /// The name of the worker's lease, or of the periodic job.
+    /// The name of the worker's lease, of the workload of a [coordinator](Tenure::coordinate), or of the periodic job.
     #[must_use]
     pub fn name(&self) -> &str {
         match (&self.run, &self.hold.subject) {

@@ -1,6 +1,8 @@
 //! What a scope does when the process is asked to end. A process of its own: signals concern all of it.
 
+use std::future::Future;
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
@@ -124,7 +126,8 @@ fn a_signal_drains_an_instance_that_waits_for_it_and_a_second_one_stops_it() {
                 let waiting = tenure.until_terminated();
                 let mut waiting = std::pin::pin!(waiting);
                 // From here on a signal is for Tenure.
-                assert!(futures::poll!(waiting.as_mut()).is_pending());
+                let polled = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+                assert!(polled.is_pending());
                 let coordinator = tenure.coordinate(["a"], work).start().unwrap();
                 let ended = waiting.await;
                 coordinator.ended().await;

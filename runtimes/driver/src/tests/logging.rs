@@ -377,8 +377,8 @@ fn what_the_store_says_of_a_claim_beside_a_lease_is_told() {
 fn what_becomes_of_an_instance_and_its_workloads_is_told_once_each() {
     logged(|world, lines| {
         let tenure = world.tenure();
-        let works = super::sharing::Works::default();
-        let coordinator = super::sharing::dutiful(&tenure, "a", &works, 1).start().unwrap();
+        let works = sharing::Works::default();
+        let coordinator = sharing::dutiful(&tenure, "a", &works, 1).start().unwrap();
         world.settle();
         world.runtime.block_on(tenure.drain()).unwrap();
         tenure.resume();
