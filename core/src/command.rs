@@ -157,7 +157,7 @@ pub enum Command {
         sequence: u64,
         /// When the instance joined, if that is known: adopted by a store that does not know it.
         joined: Option<Timestamp>,
-        /// Whether it drains.
+        /// Whether it drains by its own will. What an operator wants the store knows by itself.
         draining: bool,
         /// The kinds of plans that it takes part in; sorted, each once.
         digests: Arc<[Digest]>,

@@ -142,8 +142,12 @@ fn nobody_loses_work_because_the_view_has_not_heard_of_what_it_says_of_itself() 
     // Nor because it still lists the drain that was taken back.
     let listed = Member { draining: true, ..me };
     coordinator.touch();
-    assert_eq!(carry_out(&mut coordinator, at, &[listed]), []);
+    assert_eq!(carry_out(&mut coordinator, at, core::slice::from_ref(&listed)), []);
     assert_eq!(coordinator.workers().count(), 5);
+    // Nor if it has heard of another one's change first.
+    let other = member("other", 30_000, digest(&coordinator));
+    coordinator.touch();
+    assert_eq!(carry_out(&mut coordinator, at, &[listed, other]), drops(&["d", "e"], DropReason::Rebalance));
 }
 
 #[test]

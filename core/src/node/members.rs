@@ -67,7 +67,7 @@ impl<J: Jitter> Node<J> {
 
     /// Drains the whole instance: nothing is started or claimed any more, candidacies are given up, and all work is told
     /// to end in order, within the grace of its lease's options. [`Notice::Drained`] tells when nothing is held any
-    /// more. Harmless when repeated.
+    /// more. Harmless when repeated, and after [`Node::shutdown`], which drains by itself and tells of no drain.
     ///
     /// The instance stays a member, one that drains, until [`Node::shutdown`]; [`Node::resume`] takes the drain back.
     /// Costs O(n log n), once.

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! ```text
-//! witness work FILE [--after GROUP]... [--below] [--deaf]
+//! witness work FILE [--after GROUP]... [--below] [--deaf] [--lingers MILLISECONDS]
 //!                                                   works until SIGTERM; --below: lets a child do it; --deaf: SIGTERM
-//!                                                   is not heard
+//!                                                   is not heard; --lingers: works so long after it
 //! witness tick FILE MILLISECONDS [EACH LONGER]       works that long for a tick, LONGER for each EACH-th
 //! witness session COMMAND ARGS...                   runs a command in a session of its own; its standard input
 //!                                                   becomes the session's terminal
@@ -58,12 +58,16 @@ const UNIT: Duration = Duration::from_millis(4);
 
 fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
     let path = PathBuf::from(arguments.next().ok_or_else(|| io::Error::other("which file?"))?);
-    let (mut below, mut deaf) = (false, false);
+    let (mut below, mut deaf, mut lingers) = (false, false, Duration::ZERO);
     let mut dead = Vec::new();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--below" => below = true,
             "--deaf" => deaf = true,
+            "--lingers" => {
+                let millis = arguments.next().and_then(|millis| millis.parse().ok());
+                lingers = Duration::from_millis(millis.ok_or_else(|| io::Error::other("how long?"))?);
+            }
             "--after" => {
                 let group = arguments.next().and_then(|group| group.parse().ok());
                 dead.push(group.ok_or_else(|| io::Error::other("after which group?"))?);
@@ -91,7 +95,14 @@ fn work(mut arguments: impl Iterator<Item = String>) -> io::Result<()> {
         child.wait()?;
         return Ok(());
     }
-    while deaf || !told.load(Ordering::Relaxed) {
+    let mut ends_at = None;
+    loop {
+        if !deaf && told.load(Ordering::Relaxed) {
+            let ends_at = *ends_at.get_or_insert_with(|| now() + lingers.as_nanos() as u64);
+            if now() >= ends_at {
+                break;
+            }
+        }
         // Whether or not somebody else is at work: of that, evidence was left.
         let _unit = witness.begin()?;
         std::thread::sleep(UNIT);

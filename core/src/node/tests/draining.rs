@@ -59,6 +59,27 @@ fn a_drain_is_told_before_any_work_is_asked_to_end_and_its_end_once_nothing_is_h
 }
 
 #[test]
+fn a_drain_without_a_grace_stops_everything_hard_also_what_drains_already() {
+    let is_hard = |c: &Command| matches!(c, Command::StopWorkload { how: Stop::Hard, .. });
+    for drains in [false, true] {
+        let mut fleet = Fleet::new();
+        fleet.node.acquire(ms(0), name("guard"), options()).expect("fine");
+        fleet.node.start_worker(ms(0), name("w"), worker_options()).expect("fine");
+        fleet.settle();
+        if drains {
+            fleet.node.drain_all(ms(5));
+            assert_eq!(count(&fleet.settle(), is_hard), 0);
+        }
+        fleet.node.stop_all(ms(10));
+        let outputs = fleet.settle();
+        assert_eq!(count(&outputs, is_hard), 2);
+        assert_eq!(told(&outputs, &BY_PROGRAM), usize::from(!drains));
+        fleet.node.stop_all(ms(20));
+        assert_eq!(count(&fleet.settle(), is_hard), 0, "harmless when repeated");
+    }
+}
+
+#[test]
 fn the_drain_of_an_idle_instance_is_over_at_once_and_needs_no_members() {
     let mut node = node();
     node.drain_all(ms(0));

@@ -27,6 +27,8 @@ const WORKLOADS: usize = 12;
 const TTL: Duration = Duration::from_secs(3);
 const MEMBER_TTL: Duration = Duration::from_millis(1500);
 const HEARTBEAT: Duration = Duration::from_millis(500);
+/// So many milliseconds a command works on after it was asked to end: whoever does not wait for it meets it at work.
+const LINGERS: &str = "300";
 const HOLD_DOWN: Duration = Duration::from_millis(700);
 
 fn names() -> Vec<LeaseName> {
@@ -108,7 +110,11 @@ impl Fleet {
             "--hold-down",
             &spans[3],
         ]);
-        command.arg(witness_program()).arg("work").arg(self.place.path("{workload}"));
+        command
+            .arg(witness_program())
+            .arg("work")
+            .arg(self.place.path("{workload}"))
+            .args(["--lingers", LINGERS]);
         let worker = Worker { name: name.clone(), running: Running::start(command), drained: false };
         self.workers.insert(name.clone(), worker);
         name

@@ -70,7 +70,7 @@ enum Happening {
     Hint { life: usize, event: Event },
     TimerRequest { life: usize, schedule: usize, id: CommandId, act: TimerAct, served: bool },
     Read { life: usize, event: Event },
-    MemberRequest { life: usize, id: CommandId, act: MemberAct, served: bool },
+    MemberRequest { life: usize, id: CommandId, act: Box<MemberAct>, served: bool },
     Job { life: usize, schedule: usize },
     Finish { life: usize, lease: LeaseKey },
     Work { life: usize, lease: LeaseKey },

@@ -80,6 +80,7 @@ impl Walk {
                 self.node.stop_coordinator(self.now, key).expect("known");
             }
             (7, _) if self.below(4) == 0 => self.node.drain_all(self.now),
+            (7, _) if self.below(20) == 0 => self.node.stop_all(self.now),
             (8, _) => self.node.resume(self.now),
             (9 | 10, _) => self.change_the_view(),
             (11, _) => self.node.handle(self.now, Event::MembersHint).expect("never misuse"),

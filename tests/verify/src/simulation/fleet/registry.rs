@@ -20,14 +20,14 @@ impl Fleet {
         let at = self.world.now + self.delay(member);
         if self.chance(Fault::Duplication, member, 8) {
             let later = at + self.delay(member);
-            let act = act.clone();
-            self.plan(later, Happening::MemberRequest { life, id, act, served: false });
+            let again = Box::new(act.clone());
+            self.plan(later, Happening::MemberRequest { life, id, act: again, served: false });
         }
-        self.plan(at, Happening::MemberRequest { life, id, act, served: false });
+        self.plan(at, Happening::MemberRequest { life, id, act: Box::new(act), served: false });
     }
 
     /// It reaches the store.
-    pub(super) fn arrive_member(&mut self, life: usize, id: CommandId, act: MemberAct, served: bool) {
+    pub(super) fn arrive_member(&mut self, life: usize, id: CommandId, act: Box<MemberAct>, served: bool) {
         let (now, member) = (self.world.now, self.place(life));
         let failed = |failure| Event::Reply { id, reply: Reply::Failed(failure) };
         if now < self.world.store.down_until {

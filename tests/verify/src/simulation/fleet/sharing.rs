@@ -23,7 +23,7 @@ impl Fleet {
         let first = self.world.names.len();
         let lane = self.tape.of(Fault::Sharing);
         let mut member = MemberOptions::default();
-        member.ttl = [1_000, 1_000, 3_000, 600].map(Duration::from_millis)[lane.pick(4)];
+        member.ttl = [1_500, 3_000, 3_000, 1_000].map(Duration::from_millis)[lane.pick(4)];
         let count = 1 + lane.pick(MOST_WORKLOADS);
         let mut kind = || Kind {
             rule: Rule::ALL[lane.pick(Rule::ALL.len())],
@@ -40,6 +40,8 @@ impl Fleet {
                 1 => next.workloads.extend([first + count]),
                 _ => {}
             }
+            // However its workloads change, it is never the same as the one before.
+            next.hold_down += Duration::from_millis(1);
             kinds.push(next);
         }
         let names = (0..=MOST_WORKLOADS).filter_map(|i| LeaseName::new(format!("work-{i}")).ok());

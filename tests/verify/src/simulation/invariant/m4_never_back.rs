@@ -17,6 +17,9 @@ pub(super) struct NeverBack {
     joined: BTreeMap<usize, Timestamp>,
     /// By process: the version of its view.
     versions: BTreeMap<usize, u64>,
+    /// How often the store has lost its members, and how often it had when a process last went back.
+    forgotten: u64,
+    back: BTreeMap<usize, u64>,
 }
 
 impl Invariant for NeverBack {
@@ -26,21 +29,24 @@ impl Invariant for NeverBack {
         match fact {
             Fact::Struck { what: What::MembersForgotten, .. } => {
                 self.joined.clear();
-                self.versions.clear();
+                self.forgotten += 1;
                 Ok(())
             }
             Fact::MemberExecuted { life, act: MemberAct::Beat(beat), before, outcome, .. } => {
                 let Ok(Answer::Heartbeat(presence)) = outcome else { return Ok(()) };
                 let known = self.joined.insert(*life, presence.joined);
-                // What was never heard, and is forgotten, is not known to anybody.
-                let anew = beat.joined.is_none() && before.is_none();
+                // What is forgotten is as the process knows it; if it has never heard, nobody does.
+                let anew = before.is_none() && beat.joined.is_none_or(|joined| joined == presence.joined);
                 ensure(known.is_none_or(|known| known == presence.joined) || anew, || {
                     format!("process {life} joined at {known:?}, and now at {:?}", presence.joined)
                 })
             }
             Fact::MemberNoticed { member, notice: Notice::MembersChanged { version, .. } } => {
-                let before = self.versions.insert(world.members[*member].life, *version);
-                ensure(before.is_none_or(|before| before < *version), || {
+                let life = world.members[*member].life;
+                let before = self.versions.insert(life, *version);
+                let rises = before.is_none_or(|before| before < *version);
+                let excused = !rises && self.back.insert(life, self.forgotten) != Some(self.forgotten);
+                ensure(rises || (excused && self.forgotten > 0), || {
                     format!("node {member} goes from view {before:?} to {version}")
                 })
             }

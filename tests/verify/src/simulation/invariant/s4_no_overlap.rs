@@ -1,5 +1,4 @@
 use super::{Invariant, ensure};
-use crate::simulation::MOST_NAMES;
 use crate::simulation::member::CLAIM;
 use crate::simulation::world::World;
 
@@ -16,7 +15,7 @@ impl Invariant for NoOverlap {
     const NAME: &'static str = "S4 work does not overlap";
 
     fn check(&mut self, world: &World) -> Result<(), String> {
-        let mut workers = [None; MOST_NAMES];
+        let mut workers = vec![None; world.names.len()];
         for (index, member) in world.members.iter().enumerate() {
             if !member.is_up() || !world.trusts(index) {
                 continue;
