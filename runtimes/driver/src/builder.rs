@@ -96,7 +96,7 @@ impl<R: Runtime, S> Builder<R, S> {
         self
     }
 
-    /// Has the other members, and operators, see this about the instance. See [`Labels`](tenure_core::Labels).
+    /// Has the other members, and operators, see this about the instance. See [`Labels`].
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.push((name.into(), value.into()));
         self

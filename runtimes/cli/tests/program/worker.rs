@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::harness::{
     Place, Running, bare_tenure, between, eventually, lives, now, output, stop, witness_program,
@@ -151,6 +152,50 @@ fn workloads_of_a_file_are_shared_out_and_read_again_at_sighup() {
     assert_eq!(held(&place), set(&["a", "always", "c", "d"]));
     running.signal(Signal::INT);
     assert_eq!(running.code(), Some(130));
+}
+
+#[test]
+fn a_change_of_the_workloads_that_processes_make_one_after_the_other_moves_no_more_than_it_must() {
+    let place = Place::new();
+    let file = place.path("list");
+    std::fs::write(&file, "a\nb\nc\nd\n").unwrap();
+    let start = |name: &str| {
+        let options =
+            ["--from", file.to_str().unwrap(), "--assign", "balanced", "--instance", name, "--ttl", "5s"];
+        let mut command = place.worker(&options);
+        command.arg(witness_program()).arg("work").arg(place.path("{workload}"));
+        let running = Running::start(command);
+        eventually("it to be listed", || place.instances().contains_key(name).then_some(()));
+        running
+    };
+    let mut both = [start("one"), start("two")];
+    let shared = |plan: [(&str, &str); 4]| {
+        let plan = plan.map(|(workload, instance)| (workload.to_owned(), instance.to_owned()));
+        let tokens = |lease: &Value| {
+            let token = lease["token"].as_u64()?;
+            let units = place.evidence(lease["lease"].as_str()?).history.units;
+            units.iter().any(|unit| unit.token == token).then_some(token)
+        };
+        eventually(&format!("{plan:?}"), || {
+            let tokens: Option<Vec<u64>> = place.list(&["leases"]).iter().map(tokens).collect();
+            (place.holders() == plan.clone().into()).then_some(tokens?)
+        })
+    };
+    let before = shared([("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")]);
+    std::fs::write(&file, "a\nb\nd\ne\n").unwrap();
+    for running in &mut both {
+        running.signal(Signal::HUP);
+        running.stderr.wait_for("SIGHUP: 4 workload(s): 1 added, 1 removed");
+    }
+    let after = shared([("a", "one"), ("b", "one"), ("d", "two"), ("e", "two")]);
+    assert_eq!([before[0], before[1], before[3]], after[..3], "what need not move is not disturbed");
+    for mut running in both {
+        running.signal(Signal::TERM);
+        assert_eq!(running.code(), Some(143));
+    }
+    for workload in ["a", "b", "c", "d", "e"] {
+        place.evidence(workload).must_be_clean();
+    }
 }
 
 #[test]
