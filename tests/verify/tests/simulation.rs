@@ -44,7 +44,8 @@ fn fleets_keep_every_promise() {
 /// Of a fleet of middling size, with a TTL of a second, in trouble.
 const MOST_EVENTS_PER_HOUR: u64 = 600_000;
 
-/// L2: with a healthy store and clocks within their bounds nobody loses a lease, ever, and nothing runs hot.
+/// L2, A4: with a healthy store and clocks within their bounds nobody loses a lease, ever, no
+/// workload moves, and nothing runs hot.
 #[test]
 fn an_hour_of_a_calm_fleet_has_no_loss_and_few_events() {
     let mut settings = Settings::default();
@@ -58,8 +59,8 @@ fn an_hour_of_a_calm_fleet_has_no_loss_and_few_events() {
     // a request and an answer.
     assert!(report.events < hours * 3 * 60 * 3_600, "{report}");
     assert!(report.events > hours * 3_600, "{report}");
-    // At first, and after the death of a holder.
-    assert!(report.grants <= report.fleets * 3 * 2, "{report}");
+    // At first, and after the death of a holder; workloads also when those come who start a moment later than the first.
+    assert!(report.grants <= report.fleets * (3 * 2 + 4 * 3), "{report}");
 }
 
 #[test]

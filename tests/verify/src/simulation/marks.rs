@@ -151,8 +151,6 @@ marks! {
     OlderViewHeard,
     /// A store that had lost its members began with lower versions.
     ViewsBeganAnew,
-    /// An instance with work saw that it was not listed.
-    UnlistedWithWork,
     /// An instance died while it handed work over.
     DiedWhileHandingOver,
     /// An operator drained an instance.

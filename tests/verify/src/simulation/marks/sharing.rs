@@ -74,11 +74,6 @@ impl Watcher {
                 if self.versions.insert(node.life, *version).is_some_and(|before| before > *version) {
                     marks.hit(Mark::ViewsBeganAnew);
                 }
-                let own = |it: &&tenure_core::Member| World::life(&it.identity) == node.life;
-                let members = node.node.members().map(|(members, _)| members).unwrap_or_default();
-                if !members.iter().any(|it| own(&it)) && node.shares().next().is_some() {
-                    marks.hit(Mark::UnlistedWithWork);
-                }
             }
             Notice::Draining { by_operator: true } => marks.hit(Mark::DrainedByOperator),
             Notice::Draining { by_operator: false } if node.part.asked => marks.hit(Mark::DrainedByProgram),
