@@ -56,6 +56,11 @@ fn layers(bug: Bug) -> Found {
         Bug::ClaimNotWaitedFor => found(None, "T2"),
         Bug::FinishedAsNotStarted => found(Some((claimants, "T2")), "T2"),
         Bug::NotRebased => found(None, "L4"),
+        Bug::NoHoldDown => found(None, "A6"),
+        Bug::DigestIgnored => found(None, "A2"),
+        Bug::AssignedWhileDraining => found(None, "A5"),
+        Bug::BeatsAfterLeave => found(None, "M3"),
+        Bug::LeavesFirst => found(None, "M3"),
     }
 }
 

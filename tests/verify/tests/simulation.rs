@@ -17,7 +17,7 @@ fn told(failure: &Failure) -> String {
     format!("\n{failure}repeat: SEED={} {repeat}\n", failure.seed)
 }
 
-/// S1 to S9, L1 to L4, T1 to T5, W1 to W6, R1 to R3, and what else the invariants say; and all rare situations occur.
+/// S1 to S9, L1 to L4, T1 to T5, W1 to W6, R1 to R3, M1 to M4, A2 to A6, and what else the invariants say; and all rare situations occur.
 #[test]
 fn fleets_keep_every_promise() {
     let settings = Settings::default();
@@ -82,6 +82,10 @@ fn expected(plant: Plant) -> &'static [&'static str] {
         Plant::RenewsAnyClaim => &["claims are their owner's"],
         Plant::FinishesAnyClaim => &["S2 for claims", "claims are their owner's"],
         Plant::ClaimsBelowLast => &["T4", "T2"],
+        Plant::BeatClearsMark => &["A5"],
+        Plant::NoTombstone => &["M3"],
+        Plant::VersionStays => &["M2"],
+        Plant::JoinedAnew => &["M4"],
         other => panic!("nobody knows what {other:?} leads to"),
     }
 }

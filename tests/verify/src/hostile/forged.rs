@@ -89,7 +89,7 @@ fn member(byte: u8, own: &Identity, digests: &Arc<[Digest]>, wall: Timestamp) ->
         1 => Duration::MAX,
         few => Duration::from_millis(300) * u32::from(few),
     };
-    member.draining = byte % 7 == 0;
+    member.draining = byte.is_multiple_of(7);
     member.digests = match byte / 16 % 4 {
         0 => [].into(),
         1 => [Digest::new(u64::from(byte)); 3].into(),

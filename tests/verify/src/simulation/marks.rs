@@ -12,6 +12,8 @@ use tenure_store::{TimerAct, TimerAnswer, TimerRecord};
 use super::member::{CLAIM, Candidacy, Condition, Worker};
 use super::world::{Fact, MS, What, World};
 
+mod sharing;
+
 macro_rules! marks {
     ($($(#[$doc:meta])+ $mark:ident),+ $(,)?) => {
         /// A rare situation.
@@ -133,6 +135,44 @@ marks! {
     ClaimGivenBack,
     /// A run began under a lease.
     RunUnderLease,
+    /// A heartbeat was refused, since its process had left or its time was over.
+    LateBeatRefused,
+    /// An instance was listed no longer, and came back.
+    ListedAgain,
+    /// The store took over from a process when that had joined.
+    JoinedAdopted,
+    /// All members drained.
+    AllDrain,
+    /// A process had to say more than once that it leaves.
+    LeavesAgain,
+    /// Work was stopped hard at the end of its grace while its instance drained.
+    DrainTimedOut,
+    /// An answer with an older view came late.
+    OlderViewHeard,
+    /// A store that had lost its members began with lower versions.
+    ViewsBeganAnew,
+    /// An instance with work saw that it was not listed.
+    UnlistedWithWork,
+    /// An instance died while it handed work over.
+    DiedWhileHandingOver,
+    /// An operator drained an instance.
+    DrainedByOperator,
+    /// A program drained its instance.
+    DrainedByProgram,
+    /// A drain was taken back.
+    Resumed,
+    /// A drain was taken back before all work had ended.
+    ResumedWhileEnding,
+    /// Work that ran came to belong elsewhere.
+    MovedWhileWorking,
+    /// A workload was removed while it ran.
+    RemovedWhileWorking,
+    /// What somebody had who is gone was taken over.
+    TakenOverFromTheGone,
+    /// An instance that had had to wait settled, and took a workload.
+    Settled,
+    /// Members of two kinds were there, and shared out.
+    TwoKinds,
     /// Two processes were valid at once, since the assumptions were broken: only tokens protected.
     TwoHoldersBeyondAssumptions,
 }
@@ -196,10 +236,12 @@ pub(super) struct Watcher {
     doubted: BTreeSet<(usize, LeaseKey)>,
     spoiled: BTreeSet<(usize, LeaseKey)>,
     drained: BTreeSet<(usize, LeaseKey)>,
+    sharing: sharing::Watcher,
 }
 
 impl Watcher {
     pub(super) fn observe(&mut self, fact: &Fact<'_>, world: &World) {
+        self.sharing.observe(fact, world, &mut self.marks);
         match fact {
             Fact::Executed { life, name, command, before, reply, .. } => {
                 let own = |n| before.is_some_and(|before| before.owner == world.lives[*life].1.owner(n));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::{AnyAssigner, Balanced, MemberOptions, Primary, Rebalance};
+use tenure_core::{AnyAssigner, Balanced, MemberOptions, Primary, Rebalance, Rendezvous};
 
 /// What is the same for the whole fleet.
 #[derive(Debug)]
@@ -29,15 +29,17 @@ pub(super) struct Kind {
 pub(super) enum Rule {
     Balanced,
     Primary,
+    Rendezvous,
 }
 
 impl Rule {
-    pub(super) const ALL: [Self; 2] = [Self::Balanced, Self::Primary];
+    pub(super) const ALL: [Self; 3] = [Self::Balanced, Self::Primary, Self::Rendezvous];
 
     pub(super) fn assigner(self) -> AnyAssigner {
         match self {
             Self::Balanced => Balanced.into(),
             Self::Primary => Primary.into(),
+            Self::Rendezvous => Rendezvous::new().into(),
         }
     }
 }

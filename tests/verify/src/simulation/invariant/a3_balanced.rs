@@ -4,7 +4,8 @@ use crate::simulation::shares::Rule;
 use crate::simulation::world::{Fact, What, World};
 
 /// A3: the plan that all of one kind have come to gives each workload to one of them, and is balanced as its rule
-/// promises: `balanced`: most and least differ by at most 1; `primary`: all to the one that joined first.
+/// promises: `balanced`: most and least differ by at most 1; `primary`: all to the one that joined first; `rendezvous`:
+/// nobody above 1.25 times the fair share.
 #[derive(Default)]
 pub(super) struct IsBalanced;
 
@@ -30,6 +31,7 @@ impl Invariant for IsBalanced {
             let (most, least) = (sizes.clone().max().unwrap_or(0), sizes.clone().min().unwrap_or(0));
             let fits = match kind.rule {
                 Rule::Balanced => most - least <= 1,
+                Rule::Rendezvous => most <= (5 * kind.workloads.len()).div_ceil(4 * members.len()),
                 Rule::Primary => {
                     let joined = |node: &&&Member| {
                         let own = |it: &&tenure_core::Member| World::life(&it.identity) == node.life;
