@@ -37,7 +37,8 @@ pub(crate) struct Worker {
     pub(crate) workload: Vec<LeaseName>,
 
     /// Read workloads from a file (- for standard input), one in each line; blank lines, and those that begin with #, say
-    /// nothing. SIGHUP reads the file again: a file that can't be read, or has no workloads, changes nothing
+    /// nothing. SIGHUP reads the file again: a file that can't be read, or has no workloads, changes nothing. Replace
+    /// the file as a whole (write another, and rename it), so that nobody reads a half of it
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
 

@@ -82,6 +82,8 @@ impl Fleet {
             "rendezvous" => Rendezvous::new().into(),
             _ => Rendezvous::unbounded().into(),
         };
+        let lines: String = names().iter().map(|name| format!("{name}\n")).collect();
+        std::fs::write(place.path("list"), lines).unwrap();
         let (workers, unowned, moves) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (frozen, pace, troubles) = (Vec::new(), Pace::default(), Vec::new());
         Self { place, rule, assigner, workers, frozen, started: 0, pace, unowned, moves, troubles }
@@ -92,8 +94,6 @@ impl Fleet {
         let name = format!("worker-{}", self.started);
         let spans = [TTL, MEMBER_TTL, HEARTBEAT, HOLD_DOWN].map(|span| format!("{}ms", span.as_millis()));
         let list = self.place.path("list");
-        let lines: String = names().iter().map(|name| format!("{name}\n")).collect();
-        std::fs::write(&list, lines).unwrap();
         let mut command = self.place.worker(&[
             "--from",
             list.to_str().unwrap(),
