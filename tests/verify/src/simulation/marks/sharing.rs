@@ -71,7 +71,8 @@ impl Watcher {
         let node = &world.members[member];
         match notice {
             Notice::MembersChanged { version, .. } => {
-                if self.versions.insert(node.life, *version).is_some_and(|before| before > *version) {
+                let before = self.versions.insert(node.life, *version);
+                if before.is_some_and(|before| before > *version) {
                     marks.hit(Mark::ViewsBeganAnew);
                 }
             }
