@@ -100,6 +100,28 @@ fn an_operators_drain_moves_all_work_and_it_comes_back_when_that_is_taken_back()
 }
 
 #[test]
+fn an_operators_drain_lasts_though_the_store_has_forgotten_the_instance_meanwhile() {
+    let mut fleet = Fleet::new();
+    for _ in 0..2 {
+        fleet.join(4, options(Balanced));
+    }
+    fleet.run_to(MINUTE);
+    fleet.mark("host-1", true);
+    fleet.run_for(SECOND);
+    fleet.member(1).silent = true;
+    fleet.run_for(2 * MINUTE);
+    assert_eq!(fleet.listed(), ["host-0"]);
+    fleet.member(1).silent = false;
+    fleet.run_for(MINUTE);
+    assert_eq!(fleet.listed().len(), 2);
+    assert_eq!(fleet.shares(&[0, 1]), [4, 0]);
+    assert!(fleet.member(1).heard(|notice| *notice == Notice::Resumed).is_none());
+    fleet.mark("host-1", false);
+    fleet.run_for(10 * SECOND);
+    assert_eq!(fleet.shares(&[0, 1]), [2, 2]);
+}
+
+#[test]
 fn when_all_drain_nothing_starts_and_what_is_held_ends_in_time() {
     let mut fleet = Fleet::new();
     for _ in 0..2 {
