@@ -1,5 +1,6 @@
 //! Members and coordinators: what instances share out, what programs and operators do with them, and what goes wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::{
@@ -214,17 +215,28 @@ impl Fleet {
             Condition::Up => {}
             Condition::Paused { .. } | Condition::Down => return,
         }
-        let now = self.reads_clock(member);
-        let world = &mut self.world;
-        let node = &mut world.members[member];
+        let world = &self.world;
+        let node = &world.members[member];
         let (Some(shares), Some(key)) = (&world.shares, node.part.coordinator) else { return };
         let wanted = &shares.kinds[node.part.kind].workloads;
-        for (index, name) in world.names.iter().enumerate().skip(world.leases) {
-            let has = node.node.workloads(key).any(|other| other == name);
-            let _ = match (wanted.contains(&index), has) {
-                (true, false) => node.node.add_workload(now, key, name.clone()),
-                (false, true) => node.node.remove_workload(now, key, name),
-                (true, true) | (false, false) => continue,
+        let has: BTreeSet<&LeaseName> = node.node.workloads(key).collect();
+        let names = world.names.iter().enumerate().skip(world.leases);
+        let changes: Vec<(LeaseName, bool)> = names
+            .map(|(index, name)| (name, wanted.contains(&index)))
+            .filter(|(name, wanted)| has.contains(name) != *wanted)
+            .map(|(name, wanted)| (name.clone(), wanted))
+            .collect();
+        // A node that is told nothing knows nothing of the time either.
+        if changes.is_empty() {
+            return;
+        }
+        let now = self.reads_clock(member);
+        let node = &mut self.world.members[member];
+        for (name, wanted) in changes {
+            let _ = if wanted {
+                node.node.add_workload(now, key, name)
+            } else {
+                node.node.remove_workload(now, key, &name)
             };
             node.part.changes += 1;
         }
