@@ -29,8 +29,10 @@ impl Invariant for NotYoursIsLost {
                 member,
                 command: Command::Release { lease, .. } | Command::FinishTick { lease, .. },
             } => {
-                let renewals = self.renewals.entry(world.members[*member].life).or_default();
-                renewals.retain(|_, other| other != lease);
+                let life = world.members[*member].life;
+                self.renewals.entry(life).or_default().retain(|_, other| other != lease);
+                // It was, before the answer came, where a driver was stopped between the two.
+                self.due.entry(life).or_default().remove(lease);
             }
             Fact::Heard { member, event: Event::Reply { id, reply } } => {
                 let life = world.members[*member].life;
