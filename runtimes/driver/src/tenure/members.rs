@@ -132,6 +132,7 @@ impl Tenure {
     /// [`NotDrained::Stuck`] names the work that has not ended a stop budget after the longest of those times, when it
     /// was stopped: it blocks its thread, or its guard is kept. The drain goes on all the same, and
     /// [`drained`](Tenure::drained) tells when it is done after all. [`NotDrained::Resumed`] if it was taken back.
+    /// [`NotDrained::Closed`] if what drives the leases has ended before it was done: they run out at the store.
     pub async fn drain(&self) -> Result<(), NotDrained> {
         self.drain_all(false).await
     }
@@ -147,14 +148,17 @@ impl Tenure {
 
     async fn drain_all(&self, hard: bool) -> Result<(), NotDrained> {
         let (done, answer) = oneshot::channel();
-        // A driver that is gone holds nothing.
+        // A driver that is gone holds nothing: either it was shut down, or it has warned of what it left.
         if self.0.requests.unbounded_send(Request::Drain { hard, done }).is_err() {
             return Ok(());
         }
         match answer.await {
-            Ok(Drained::Done) | Err(oneshot::Canceled) => Ok(()),
+            Ok(Drained::Done) => Ok(()),
             Ok(Drained::Stuck(stuck)) => Err(NotDrained::Stuck(stuck)),
             Ok(Drained::Resumed) => Err(NotDrained::Resumed),
+            // It has ended meanwhile.
+            Err(oneshot::Canceled) if self.0.fleet.look(|state| state.drained) => Ok(()),
+            Err(oneshot::Canceled) => Err(Closed.into()),
         }
     }
 
