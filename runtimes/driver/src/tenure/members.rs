@@ -28,7 +28,13 @@ impl Tenure {
     ///
     /// When an instance comes, what belongs to it from then on is handed over, once it has stayed for the
     /// [hold-down](CoordinatorSetup::hold_down). When one [drains](Tenure::drain), the others take over what it has as
-    /// each workload ends. When one dies, they do so once its leases have run out.
+    /// each workload ends. When one dies, at once on one machine; when one is frozen or cut off, once its leases and its
+    /// member TTL have run out and the others have heard of it. One that was not heard of for its member TTL comes back
+    /// as a newcomer: it drops its work, and is given some once it has stayed for the hold-down. A newcomer that dies
+    /// unheard within the hold-down of its join counts from the end of that time until its TTL is over.
+    ///
+    /// There may be no workloads at first: they can be [added](crate::Coordinator::add). A workload that is named in two
+    /// coordinators of one program belongs to both; the second waits for its lease until the first gives it back.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -79,6 +85,7 @@ impl Tenure {
     }
 
     /// All members of the fleet that the store lists now, sorted by identity, whether this instance has joined or not.
+    /// A program is one only if it has a [coordinator](Tenure::coordinate) or has called [`join`](Tenure::join).
     ///
     /// # Errors
     /// [`RequestError`].
