@@ -68,7 +68,7 @@ pub trait Assigner: fmt::Debug + Send + Sync {
 /// |---|---|---|---|---|
 /// | text | `balanced` | `primary` | `rendezvous` | `rendezvous-unbounded` |
 /// | an instance has at most | its share, rounded up | everything | 1.25 × its share, rounded up | what falls to it |
-/// | a join or a leave moves | many | nothing, or everything | few more than the least possible | the least possible |
+/// | a join or a leave moves | many | nothing, or everything; all comes back to an eldest that returns | few more than the least possible | the least possible |
 /// | choose it | for few workloads, or when each of them fills an instance | for a main instance and spare ones | unless there is a reason for another | when a move is dear and load is not |
 ///
 /// ```

@@ -22,7 +22,11 @@
 //! **Who counts.** Members that say the same digest: of the same rule, hold-down and workloads. A member that joins
 //! counts once it is older than the hold-down, unless it came within the hold-down of the eldest one: so instances that
 //! start together share the work at once, one that keeps coming and going moves nothing, and nobody who counts ceases
-//! to by the mere passing of time. Whoever drains, leaves or dies ceases to count at once.
+//! to by the mere passing of time. Whoever drains or leaves ceases to count at once, whoever is not heard of when the
+//! store says that its TTL is over. The eldest one may change: when members change what they say, or when a drain is
+//! undone. Then those who count only because they came soon after another one may cease to, until they are older than
+//! the hold-down. A member that was not heard of for its TTL comes back as a newcomer: it drops its work until it has
+//! settled. A newcomer that is killed within its hold-down counts from the end of that until its TTL is over.
 //!
 //! **Changes of the workloads.** An instance whose workloads change says its old digest besides the new one for the
 //! time of a hold-down. So instances that change theirs one after the other go on to count for each other. After many

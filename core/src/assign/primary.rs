@@ -11,7 +11,8 @@ use crate::name::LeaseName;
 ///
 /// **Guarantees** that all workloads have one owner, and that an instance that joins later takes nothing away.
 ///
-/// **What moves**: everything when the owner leaves, to the next one; otherwise nothing.
+/// **What moves**: everything when the owner leaves, drains or freezes past its member TTL, to the next one; and
+/// everything back when that process returns or its drain is undone. Otherwise nothing.
 ///
 /// **Cost**: the number of workloads.
 ///

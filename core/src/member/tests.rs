@@ -442,3 +442,26 @@ fn labels_are_bounded_and_of_two_with_one_name_the_later_counts() {
     assert!(Labels::new([(long(65), long(1))]).is_err());
     assert!(Labels::new([(long(1), long(256))]).is_err());
 }
+
+#[test]
+fn a_label_that_does_not_fit_is_named_and_not_repeated_whole() {
+    let told =
+        |name: &str, value: &str| format!("{}", Labels::new([(name, value)]).expect_err("it does not fit"));
+    assert_eq!(told("", "a"), "the name of a label is \"\", but it must have 1 to 64 bytes");
+    let (long, cut) = ("ä".repeat(300), "ä".repeat(40));
+    assert_eq!(
+        told(&long, "a"),
+        format!("the name of a label is \"{cut}\"..., but it must have 1 to 64 bytes")
+    );
+    let expected = format!(
+        "the value of a label is \"{cut}\"..., but it must have at most 255 bytes, not 600, in label \"zone\""
+    );
+    assert_eq!(told("zone", &long), expected);
+    let expected = "the name of a label is \"a\\nb\", but it must have no control characters";
+    assert_eq!(told("a\nb", "a"), expected);
+    let expected =
+        "the value of a label is \"\\u{1b}[2J\", but it must have no control characters, in label \"zone\"";
+    assert_eq!(told("zone", "\u{1b}[2J"), expected);
+    let error = Labels::new((0..=Labels::MOST).map(|n| (format!("{n}"), ""))).expect_err("too many");
+    assert_eq!(format!("{error}"), "the number of labels is more than 16, but it must be at most 16");
+}

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -89,7 +90,8 @@ impl Labels {
     /// Checks and keeps labels. Of two with the same name the later counts.
     ///
     /// # Errors
-    /// [`ConfigError`] if there are more than 16, a name is empty or longer than 64 bytes, or a value is longer than 255.
+    /// [`ConfigError`] if there are more than 16, a name is empty or longer than 64 bytes, a value is longer than 255, or
+    /// one of them has control characters.
     pub fn new<N: AsRef<str>, V: AsRef<str>>(
         labels: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, ConfigError> {
@@ -97,17 +99,32 @@ impl Labels {
         for (name, value) in labels {
             let (name, value) = (name.as_ref(), value.as_ref());
             if name.is_empty() || name.len() > Self::MAX_NAME_BYTES {
-                let rule = format!("a label's name must have 1 to {} bytes", Self::MAX_NAME_BYTES);
-                return Err(ConfigError::new("labels", name.into(), rule));
+                let rule = format!("must have 1 to {} bytes", Self::MAX_NAME_BYTES);
+                return Err(ConfigError::new("the name of a label", quoted(name), rule));
             }
             if value.len() > Self::MAX_VALUE_BYTES {
-                let rule = format!("a label's value must have at most {} bytes", Self::MAX_VALUE_BYTES);
-                return Err(ConfigError::new("labels", value.into(), rule));
+                let most = Self::MAX_VALUE_BYTES;
+                let rule =
+                    format!("must have at most {most} bytes, not {}, in label {}", value.len(), quoted(name));
+                return Err(ConfigError::new("the value of a label", quoted(value), rule));
+            }
+            // Operators read them in a terminal.
+            if name.chars().any(char::is_control) {
+                let rule = "must have no control characters".into();
+                return Err(ConfigError::new("the name of a label", quoted(name), rule));
+            }
+            if value.chars().any(char::is_control) {
+                let rule = format!("must have no control characters, in label {}", quoted(name));
+                return Err(ConfigError::new("the value of a label", quoted(value), rule));
             }
             kept.insert(Arc::from(name), Arc::from(value));
             if kept.len() > Self::MOST {
-                let rule = format!("there must be at most {} labels", Self::MOST);
-                return Err(ConfigError::new("labels", format!("more than {}", Self::MOST), rule));
+                let rule = format!("must be at most {}", Self::MOST);
+                return Err(ConfigError::new(
+                    "the number of labels",
+                    format!("more than {}", Self::MOST),
+                    rule,
+                ));
             }
         }
         Ok(Self((!kept.is_empty()).then(|| Arc::new(kept))))
@@ -128,5 +145,15 @@ impl Labels {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+}
+
+/// A text in quotes, as much of it as a message has room for; control characters are escaped.
+fn quoted(text: &str) -> String {
+    /// In characters.
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
     }
 }

@@ -313,7 +313,7 @@ mod tests {
             draining: false,
             marked: false,
             digests: [].into(),
-            labels: Labels::new([("zone", "\u{1b}[2J")]).unwrap(),
+            labels: Labels::new([("zone", "a")]).unwrap(),
             known: None,
             ttl: Duration::from_secs(15),
             metadata: Metadata::new(),

@@ -78,7 +78,7 @@ impl Acquire {
     }
 
     /// Asks the work to stop this long after the grant, for good; what has not ended [`grace`](Self::grace) later
-    /// is stopped hard. Default: never.
+    /// is stopped hard. More than zero. Default: never.
     ///
     /// Work that does not listen to [`Lease::stopping`] or a [`Signal`](crate::Signal) so goes on through the
     /// grace: set a short one, or none, if it can be stopped anywhere.
@@ -128,6 +128,9 @@ impl Acquire {
                 format!("{} bytes long", text.len()),
                 format!("must have at most {} bytes", Metadata::MAX_TEXT_BYTES),
             ));
+        }
+        if self.max_hold.is_some_and(|limit| limit.is_zero()) {
+            return Err(ConfigError::new("max_hold", "0s".into(), "must be more than zero".into()));
         }
         let mut options = LeaseOptions::new(timing);
         options.wait = self.wait;

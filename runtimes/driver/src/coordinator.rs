@@ -119,7 +119,9 @@ impl CoordinatorSetup {
     }
 
     /// When work is started again after it has ended by itself. Default [`Restart::Always`]. A workload that is not
-    /// started again stays with this instance, as done, until it belongs to another one; then it runs there.
+    /// started again stays with this instance, as done, until it belongs to another one; then it runs there. Wherever it
+    /// belongs next it runs again, here as well after a drain that was undone: this is not for work that is to be done
+    /// once.
     pub const fn restart(mut self, when: Restart) -> Self {
         self.restart = when;
         self

@@ -105,6 +105,9 @@ impl Tenure {
     /// time to end in order: when the worker is drained, and at [`shutdown`](Tenure::shutdown). Blocking code and
     /// detached tasks can't be stopped: give them a [`signal`](Ctx::signal). Work that does not end keeps its lease.
     ///
+    /// A worker does not make this instance a member of the fleet: for an operator to see it and to drain it,
+    /// [`join`](Tenure::join).
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -174,7 +177,7 @@ impl Tenure {
     /// is: at most once, unless [`attempts`](PeriodicSetup::attempts) allow more. No lease is held between ticks. The
     /// run holds a claim of its tick, which is renewed, and ends like a lease: the future is dropped at an await point
     /// when the claim is lost, and [`Ctx::draining`] tells it before, where there is time. A panic is a failed run, no
-    /// more. What is said of blocking code at [`worker`](Tenure::worker) goes for runs, too.
+    /// more. What is said of blocking code and of members at [`worker`](Tenure::worker) goes for runs, too.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

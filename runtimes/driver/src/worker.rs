@@ -410,6 +410,10 @@ impl Ctx {
     /// Waits until the work is to come to an end, and says why. For a drain or a maximum hold there is the drain
     /// timeout; for a lease that could not be renewed there is until [`Deadlines::kill_at`], and for one that was taken
     /// away no time at all. Then the work is dropped at its next await point.
+    ///
+    /// That the workload of a coordinator belongs to another instance from now on is a drain, too: [`StopReason::Drain`],
+    /// with a stop budget of time or, by [`Rebalance::Drain`](tenure_core::Rebalance::Drain), the drain timeout.
+    /// [`Tenure::is_draining`] tells whether it is the whole instance that drains.
     pub fn draining(&self) -> impl Future<Output = StopReason> + Send + use<> {
         self.signal().stopped()
     }

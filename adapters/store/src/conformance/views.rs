@@ -177,7 +177,7 @@ pub fn what_members_say_comes_back_unchanged<H: Harness>(h: &H) {
             (0..Heartbeat::MOST_DIGESTS as u64).map(|n| u64::MAX / 64 * n + n % 2).collect();
         let mut most = Instance::new("most", 1, ttl).takes_part_in(&digests);
         let name = |n: usize| format!("{n:02}{}", "ä".repeat(Labels::MAX_NAME_BYTES / 2 - 1));
-        let value = |n: usize| format!("{}\0\n\"{n:02}", "🦀".repeat(Labels::MAX_VALUE_BYTES / 4 - 2));
+        let value = |n: usize| format!("{}'\\\"{n:02}", "🦀".repeat(Labels::MAX_VALUE_BYTES / 4 - 2));
         let labels = (0..Labels::MOST).map(|n| (name(n), value(n)));
         most.says.labels = Labels::new(labels).expect("they have the right lengths");
         let text = "two\nlines, \"quoted\" \\ and 🦀";
@@ -186,7 +186,7 @@ pub fn what_members_say_comes_back_unchanged<H: Harness>(h: &H) {
         most.says.metadata.pid = Some(u32::MAX);
         most.says.metadata.text = Some(longest.into());
         let mut odd = Instance::new("odd", 2, ttl).takes_part_in(&[0, 1, u64::MAX]);
-        let labels = [(" ", ""), ("a", "=,;:"), ("É", "e\u{301}"), ("\0", "\0\0")];
+        let labels = [(" ", ""), ("a", "=,;:"), ("É", "e\u{301}"), ("\u{200b}", "\u{feff}")];
         odd.says.labels = Labels::new(labels).expect("they are short");
         let mut nothing = Instance::new("nothing", 3, ttl);
         most.beats(&store).await;

@@ -54,7 +54,8 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = OnRebalance::Stop)]
     pub(crate) on_rebalance: OnRebalance,
 
-    /// When a command that has ended is run again
+    /// When a command that has ended is run again. Wherever its workload belongs next it is run again in any case, here as
+    /// well after a drain that was taken back: this is not for work that is to be done once
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Restart::Always)]
     pub(crate) restart: Restart,
 
@@ -104,7 +105,8 @@ pub(crate) enum Assign {
     RendezvousUnbounded,
     /// As even as can be; many move when a process comes or goes
     Balanced,
-    /// All belong to the process that came first; the others stand by
+    /// All belong to the process that came first; the others stand by. All go back to it when its drain is taken back, or
+    /// when it goes on after it was frozen
     Primary,
 }
 

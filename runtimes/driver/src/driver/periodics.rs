@@ -275,13 +275,13 @@ impl<R: Runtime> Driver<R> {
         self.stats.skipped_ticks += 1;
         let Some(known) = self.periodics.known.get(&periodic) else { return };
         let subject = Subject::Tick(known.name.clone(), tick);
+        let text = format_args!("tick {tick} is not run here: {}", Why(why));
+        if why == TickMiss::Draining {
+            // That it drains was told when it began; each tick may have gone to another instance.
+            return tracing::debug!(target: "tenure", timer = subject.timer(), tick, "{text}");
+        }
         let kind = if why == TickMiss::Overlap { Kind::Overlap } else { Kind::Missed };
-        self.trouble.warn(
-            now,
-            kind,
-            Some(&subject),
-            format_args!("tick {tick} is not run here: {}", Why(why)),
-        );
+        self.trouble.warn(now, kind, Some(&subject), text);
     }
 
     pub(super) fn periodic_ended(&mut self, now: Instant, periodic: PeriodicKey, why: TimerEnd) {

@@ -168,6 +168,7 @@ impl std::fmt::Display for Why {
             TickMiss::Overlap => "a run was going on",
             TickMiss::Refused => "the store refuses the claim",
             TickMiss::GivenBack => "its claim was given back before the run began",
+            TickMiss::Draining => "this instance drains",
             _ => "for a reason that this version does not know",
         })
     }

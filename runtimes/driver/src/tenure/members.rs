@@ -28,7 +28,13 @@ impl Tenure {
     ///
     /// When an instance comes, what belongs to it from then on is handed over, once it has stayed for the
     /// [hold-down](CoordinatorSetup::hold_down). When one [drains](Tenure::drain), the others take over what it has as
-    /// each workload ends. When one dies, they do so once its leases have run out.
+    /// each workload ends. When one dies, at once on one machine; when one is frozen or cut off, once its leases and its
+    /// member TTL have run out and the others have heard of it. One that was not heard of for its member TTL comes back
+    /// as a newcomer: it drops its work, and is given some once it has stayed for the hold-down. A newcomer that dies
+    /// unheard within the hold-down of its join counts from the end of that time until its TTL is over.
+    ///
+    /// There may be no workloads at first: they can be [added](crate::Coordinator::add). A workload that is named in two
+    /// coordinators of one program belongs to both; the second waits for its lease until the first gives it back.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -79,6 +85,7 @@ impl Tenure {
     }
 
     /// All members of the fleet that the store lists now, sorted by identity, whether this instance has joined or not.
+    /// A program is one only if it has a [coordinator](Tenure::coordinate) or has called [`join`](Tenure::join).
     ///
     /// # Errors
     /// [`RequestError`].
@@ -132,6 +139,7 @@ impl Tenure {
     /// [`NotDrained::Stuck`] names the work that has not ended a stop budget after the longest of those times, when it
     /// was stopped: it blocks its thread, or its guard is kept. The drain goes on all the same, and
     /// [`drained`](Tenure::drained) tells when it is done after all. [`NotDrained::Resumed`] if it was taken back.
+    /// [`NotDrained::Closed`] if what drives the leases has ended before it was done: they run out at the store.
     pub async fn drain(&self) -> Result<(), NotDrained> {
         self.drain_all(false).await
     }
@@ -147,14 +155,17 @@ impl Tenure {
 
     async fn drain_all(&self, hard: bool) -> Result<(), NotDrained> {
         let (done, answer) = oneshot::channel();
-        // A driver that is gone holds nothing.
+        // A driver that is gone holds nothing: either it was shut down, or it has warned of what it left.
         if self.0.requests.unbounded_send(Request::Drain { hard, done }).is_err() {
             return Ok(());
         }
         match answer.await {
-            Ok(Drained::Done) | Err(oneshot::Canceled) => Ok(()),
+            Ok(Drained::Done) => Ok(()),
             Ok(Drained::Stuck(stuck)) => Err(NotDrained::Stuck(stuck)),
             Ok(Drained::Resumed) => Err(NotDrained::Resumed),
+            // It has ended meanwhile.
+            Err(oneshot::Canceled) if self.0.fleet.look(|state| state.drained) => Ok(()),
+            Err(oneshot::Canceled) => Err(Closed.into()),
         }
     }
 

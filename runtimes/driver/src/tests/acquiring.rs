@@ -201,6 +201,8 @@ fn each_failure_has_an_error_of_its_own() {
     let AcquireError::Config(ConfigError { field: "renew_interval", .. }) = error else { panic!("{error}") };
     let error = fail(tenure.acquire("a").text("x".repeat(2000)));
     let AcquireError::Config(ConfigError { field: "text", .. }) = error else { panic!("{error}") };
+    let error = fail(tenure.acquire("a").max_hold(Duration::ZERO));
+    assert_eq!(error.to_string(), "max_hold is 0s, but it must be more than zero");
 
     world.plan.all(Fault::Refuse);
     let error = fail(tenure.acquire("a"));

@@ -6,7 +6,7 @@ use tenure_core::StopReason;
 
 use super::sharing::{Works, dutiful};
 use super::*;
-use crate::{AcquireError, CoordinatorStatus, Ctx, DrainReason, NotDrained, Stuck, WorkerStatus};
+use crate::{AcquireError, Closed, CoordinatorStatus, Ctx, DrainReason, NotDrained, Stuck, WorkerStatus};
 
 /// How long it takes until all have heard of a change: heartbeats keep some distance.
 const HINTED: Duration = Duration::from_millis(250);
@@ -194,6 +194,30 @@ fn a_stop_of_what_is_stuck_gives_up_after_a_stop_budget() {
     assert!(matches!(&stuck, NotDrained::Stuck(stuck) if stuck.leases.len() == 1), "{stuck}");
     assert_eq!(world.now().saturating_since(begun), 2 * SECOND);
     assert!(signal.is_stopping() && !lease.is_valid());
+}
+
+#[test]
+fn a_drain_that_the_driver_does_not_survive_is_not_told_as_done() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let lease = world.runtime.block_on(tenure.acquire("a").grace(TTL).into_future()).unwrap();
+    let (mut draining, mut stopping) = (Box::pin(tenure.drain()), Box::pin(tenure.stop()));
+    assert!(poll_once(draining.as_mut()).is_pending());
+    world.settle();
+    assert!(lease.signal().is_stopping());
+    assert!(poll_once(stopping.as_mut()).is_pending());
+    world.runtime.shut_down();
+    assert_eq!(world.runtime.block_on(draining), Err(NotDrained::Closed(Closed)));
+    assert_eq!(world.runtime.block_on(stopping), Err(NotDrained::Closed(Closed)));
+
+    // What was drained before its end stays so.
+    let world = World::new();
+    let tenure = world.tenure();
+    assert_eq!(drained(&world, &tenure), Ok(()));
+    let mut again = Box::pin(tenure.drain());
+    assert!(poll_once(again.as_mut()).is_pending());
+    world.runtime.shut_down();
+    assert_eq!(world.runtime.block_on(again), Ok(()));
 }
 
 #[test]

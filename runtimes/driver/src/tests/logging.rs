@@ -11,7 +11,7 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use super::*;
 
-/// Keeps all lines of level info and above.
+/// Keeps all lines of level debug and above.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
 
@@ -32,7 +32,7 @@ impl Visit for Text {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
+        *metadata.level() <= Level::DEBUG
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -248,6 +248,25 @@ fn ticks_that_are_skipped_make_a_few_lines_with_their_timer_and_number() {
         let single: Vec<_> = told.iter().filter(|line| line.contains("is not run here: a run was")).collect();
         assert!(single[0].contains("timer=\"p\"") && single[0].contains("tick=2"), "{single:#?}");
         assert!(told.len() < 130, "a summary each half a minute: {}", told.len());
+    });
+}
+
+#[test]
+fn ticks_that_pass_while_the_instance_drains_are_no_trouble() {
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        let _job = tenure.periodic("p", SECOND, |_| async {}).start().unwrap();
+        world.settle();
+        world.runtime.block_on(tenure.drain()).unwrap();
+        world.runtime.advance(60 * SECOND);
+        assert!(tenure.stats().skipped_ticks >= 59, "{:?}", tenure.stats());
+        assert_eq!(lines.at(Level::WARN), Vec::<String>::new());
+        let told =
+            |level| lines.at(level).into_iter().filter(|line| line.contains("is not run here")).collect();
+        let (info, debug): (Vec<String>, Vec<String>) = (told(Level::INFO), told(Level::DEBUG));
+        assert_eq!(info, Vec::<String>::new(), "that it drains is told once");
+        assert!(debug.len() >= 59 && debug[0].contains("this instance drains"), "{debug:#?}");
+        assert!(debug[0].contains("timer=\"p\"") && debug[0].contains("tick=1"), "{debug:#?}");
     });
 }
 

@@ -363,6 +363,36 @@ fn a_store_without_members_is_told_of_in_the_status_and_nothing_runs() {
 }
 
 #[test]
+fn a_coordinator_may_begin_with_no_workloads() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let none: [&str; 0] = [];
+    let coordinator =
+        tenure.coordinate(none, |ctx: Ctx| async move { _ = ctx.draining().await }).start().unwrap();
+    world.settle();
+    assert_eq!(coordinator.status(), CoordinatorStatus::Sharing { assigned: 0, working: 0 });
+    assert_eq!(world.runtime.block_on(coordinator.add("a")), Ok(true));
+    world.settle();
+    assert_eq!(coordinator.status(), CoordinatorStatus::Sharing { assigned: 1, working: 1 });
+}
+
+#[test]
+fn a_workload_of_two_coordinators_waits_in_the_second_until_the_first_gives_it_back() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let start = || tenure.coordinate(["a"], |ctx: Ctx| async move { _ = ctx.draining().await }).start();
+    let first = start().unwrap();
+    world.settle();
+    let second = start().unwrap();
+    world.runtime.advance(10 * SECOND);
+    assert_eq!(first.status(), CoordinatorStatus::Sharing { assigned: 1, working: 1 });
+    assert_eq!(second.status(), CoordinatorStatus::Sharing { assigned: 1, working: 0 });
+    world.runtime.block_on(first.drain()).unwrap();
+    world.runtime.advance(10 * SECOND);
+    assert_eq!(second.status(), CoordinatorStatus::Sharing { assigned: 1, working: 1 });
+}
+
+#[test]
 fn settings_and_names_that_do_not_fit_are_refused_and_so_is_a_driver_that_is_gone() {
     let world = World::new();
     let tenure = world.tenure();
