@@ -30,7 +30,8 @@ pub struct Heartbeat {
     /// Whether it drains by its own will.
     pub draining: bool,
     /// Whether an operator wants it to drain, as far as it has heard: adopted if the store does not know the instance, so
-    /// that it stays drained when its record is lost, or was forgotten while it could not be heard of.
+    /// that it stays drained when its record is lost, or was forgotten while it could not be heard of. Of one that the
+    /// store knows it tells whether the operator's wish has been heard of.
     pub marked: bool,
     /// The kinds of plans that it takes part in, at most [`Heartbeat::MOST_DIGESTS`]; sorted, each once.
     pub digests: Arc<[Digest]>,
@@ -95,6 +96,8 @@ pub struct MemberEntry {
     pub member: Member,
     /// Whether an operator wants it to drain.
     pub marked: bool,
+    /// Whether it has said since that it knows: it takes nothing new any more.
+    pub knows_mark: bool,
     /// How long ago its last heartbeat came, by the store's clock.
     pub heard: Duration,
     /// The TTL that it asked for.
@@ -113,6 +116,7 @@ impl MemberEntry {
         Self {
             member: Member::new(identity, Timestamp::EPOCH),
             marked: false,
+            knows_mark: false,
             heard: Duration::ZERO,
             ttl: Duration::ZERO,
             metadata: Metadata::new(),
@@ -141,6 +145,8 @@ pub struct MemberRecord {
     pub draining: bool,
     /// Whether an operator wants it to drain.
     pub marked: bool,
+    /// Whether a heartbeat has said since that it knows. No one else sees that.
+    pub knows_mark: bool,
     /// The kinds of plans that it takes part in.
     pub digests: Arc<[Digest]>,
     /// What its program says of it.
@@ -182,6 +188,7 @@ impl MemberRecord {
                 left: false,
                 draining: beat.draining,
                 marked,
+                knows_mark: marked && beat.marked,
                 digests: Arc::clone(&beat.digests),
                 labels: beat.labels.clone(),
                 metadata: beat.metadata.clone(),
@@ -205,6 +212,7 @@ impl MemberRecord {
         }
         (record.sequence, record.heard, record.ttl) = (beat.sequence, time.now, beat.ttl);
         record.draining = beat.draining;
+        record.knows_mark = record.marked && beat.marked;
         record.digests = Arc::clone(&beat.digests);
         record.labels = beat.labels.clone();
         record.metadata = beat.metadata.clone();
@@ -224,6 +232,7 @@ impl MemberRecord {
             left: true,
             draining: false,
             marked: false,
+            knows_mark: false,
             digests: Arc::from([]),
             labels: Labels::default(),
             metadata: Metadata::new(),
@@ -232,10 +241,13 @@ impl MemberRecord {
         if listed { Changed::View } else { Changed::Record }
     }
 
-    /// Carries an operator's wish out.
+    /// Carries an operator's wish out. What the instance has said of an earlier one counts no more.
     pub const fn mark(&mut self, drain: bool) -> Changed {
-        let before = std::mem::replace(&mut self.marked, drain);
-        if before == drain { Changed::Nothing } else { Changed::View }
+        if self.marked == drain {
+            return Changed::Nothing;
+        }
+        (self.marked, self.knows_mark) = (drain, false);
+        Changed::View
     }
 
     /// Whether it is one of the view at this time, by the clock of expiry.
@@ -279,6 +291,7 @@ impl MemberRecord {
         MemberEntry {
             member: self.member(identity, now),
             marked: self.marked,
+            knows_mark: self.knows_mark,
             heard: now.saturating_since(self.heard),
             ttl: self.ttl,
             metadata: self.metadata.clone(),

@@ -157,6 +157,31 @@ fn a_mark_is_another_thing_than_the_members_own_will() {
 }
 
 #[test]
+fn that_an_instance_knows_of_the_mark_is_kept_until_it_is_another_and_is_nothing_that_others_see() {
+    let mut record = member();
+    let says = |sequence, marked| Heartbeat { marked, ..beat(1, sequence) };
+    let knows =
+        |record: &Option<MemberRecord>| record.as_ref().unwrap().entry(&identity(1), at(3).now).knows_mark;
+    record.as_mut().unwrap().mark(true);
+    assert!(!knows(&record), "it can't have heard yet");
+    assert_eq!(MemberRecord::beat(&mut record, &says(6, false), at(1)), Ok(Changed::Record));
+    assert!(!knows(&record), "the answer may have been lost");
+    assert_eq!(MemberRecord::beat(&mut record, &says(7, true), at(1)), Ok(Changed::Record));
+    assert!(knows(&record));
+    record.as_mut().unwrap().mark(true);
+    assert!(knows(&record), "it is the same mark");
+    record.as_mut().unwrap().mark(false);
+    assert!(!knows(&record));
+    assert_eq!(MemberRecord::beat(&mut record, &says(8, true), at(2)), Ok(Changed::Record));
+    record.as_mut().unwrap().mark(true);
+    assert!(!knows(&record), "that was the mark before");
+
+    let mut lost = None;
+    MemberRecord::beat(&mut lost, &says(9, true), at(2)).unwrap();
+    assert!(knows(&lost), "it has brought the mark back itself");
+}
+
+#[test]
 fn a_mark_that_the_store_has_lost_is_brought_back_by_whoever_has_heard_of_it() {
     for heard in [true, false] {
         let says = |sequence| Heartbeat { marked: heard, ..beat(1, sequence) };

@@ -49,6 +49,7 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
         "incarnation",
         "state",
         "drain_wanted",
+        "drain_heard",
         "joined",
         "age_ms",
         "heard_ms",
@@ -90,12 +91,13 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
 #[test]
 fn an_operator_drains_an_instance_and_takes_it_back() {
     let place = Place::new();
-    let mut one = worker(&place, "one", &[], &["x"]);
+    // Nothing waits for a heartbeat that is due by time alone.
+    let mut one = worker(&place, "one", &["--member-ttl", "30m", "--heartbeat", "10m"], &["x"]);
     one.stdout.wait_for("started x");
     let mut other = worker(&place, "other", &[], &["x"]);
     until_state(&place, "other", "active");
 
-    let (code, err) = drain(&place, &["one", "--wait"]);
+    let (code, err) = drain(&place, &["one", "--wait=1m"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(
         err.contains(&format!("(process {}) is to drain", one.pid())) && err.contains("drained:"),
@@ -103,6 +105,7 @@ fn an_operator_drains_an_instance_and_takes_it_back() {
     );
     let listed = place.instances();
     assert_eq!((&listed["one"]["state"], &listed["one"]["drain_wanted"]), (&"drained".into(), &true.into()));
+    assert_eq!(listed["one"]["drain_heard"], true);
     one.stdout.wait_for("TERM x");
     one.stderr.wait_for("an operator wants this instance, \"one\", to drain: no workload is taken until");
     one.stderr.wait_for("drained: nothing runs here any more");
