@@ -91,7 +91,8 @@ fn every_planted_bug_is_found_by_each_layer_that_is_said_to_find_it() {
         plant(Some(*bug));
         let searched = by_search.map(|(system, rule)| (leases(system()), rule));
         // Which of several rules a fleet breaks first is its affair: one of them has to break this one.
-        let mut violations = (0..FLEETS).filter_map(|seed| Some((seed, simulation::run(seed, &settings).err()?)));
+        let mut violations =
+            (0..FLEETS).filter_map(|seed| Some((seed, simulation::run(seed, &settings).err()?)));
         let first = violations.next();
         let shows = |(_, violation): &(u64, simulation::Violation)| violation.property.starts_with(by_fleets);
         let found = first.clone().filter(shows).or_else(|| violations.find(shows));
