@@ -105,7 +105,8 @@ impl Transaction<'_> {
         let mut concerned = Vec::new();
         let mut changed = false;
         for (identity, mut row) in rows {
-            if !mark.concerns(&identity) || !self.is_listed(&row) {
+            let can_be_marked = row.boot == self.boot && row.record.can_be_marked(mark.drain, self.now);
+            if !mark.concerns(&identity) || !can_be_marked {
                 continue;
             }
             if row.record.mark(mark.drain) == Changed::View {
@@ -120,7 +121,7 @@ impl Transaction<'_> {
                         row.record.marked,
                         row.record.knows_mark
                     ])?;
-                changed = true;
+                changed |= self.is_listed(&row);
             }
             concerned.push(identity);
         }

@@ -67,7 +67,8 @@ pub struct Leave {
 }
 
 /// An operator's wish that instances drain, or no longer. Heartbeats don't touch it where there is a record, and bring it
-/// back where there is none.
+/// back where there is none: an instance that comes back and knows of a mark makes it again only if the store has forgotten
+/// that instance. As long as it is remembered the mark can be taken from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "drivers make them, stores carry them out")]
 pub struct DrainMark {
@@ -250,6 +251,14 @@ impl MemberRecord {
         Changed::View
     }
 
+    /// Whether an operator's wish concerns it at this time: as long as it is listed. A mark is also taken from one that is
+    /// only remembered, with which it would come back; no one else sees that.
+    #[must_use]
+    pub fn can_be_marked(&self, drain: bool, now: Instant) -> bool {
+        let would_come_back = self.marked && !drain && !self.left && self.is_remembered(now);
+        self.is_listed(now) || would_come_back
+    }
+
     /// Whether it is one of the view at this time, by the clock of expiry.
     #[must_use]
     pub fn is_listed(&self, now: Instant) -> bool {
@@ -388,14 +397,15 @@ impl Fleet {
         self.changed(done, time) || expired
     }
 
-    /// Marks the listed members that this concerns; tells who they are, and whether what others see has changed.
+    /// Marks the members that this concerns; tells who they are, and whether what others see has changed.
     pub fn mark(&mut self, mark: &DrainMark, time: StoreTime) -> (Vec<Identity>, bool) {
         let mut changed = self.advance(time);
         let mut concerned = Vec::new();
         for (identity, record) in &mut self.records {
-            if mark.concerns(identity) && record.is_listed(time.now) {
+            if mark.concerns(identity) && record.can_be_marked(mark.drain, time.now) {
                 concerned.push(identity.clone());
-                changed |= record.mark(mark.drain) == Changed::View;
+                let listed = record.is_listed(time.now);
+                changed |= record.mark(mark.drain) == Changed::View && listed;
             }
         }
         if changed {

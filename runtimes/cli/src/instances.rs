@@ -170,6 +170,8 @@ async fn marked(args: &Drain, place: &Place, tenure: &Tenure) -> Result<u8, Fail
             if is_listed { vec![process] } else { Vec::new() }
         }
         Meant::Name => place.answer(tenure.mark(name, !args.undo)).await?,
+        // The store may remember it, and its mark would come back with it.
+        Meant::Nobody if args.undo => place.answer(tenure.mark(name, false)).await?,
         Meant::Nobody => Vec::new(),
     };
     if concerned.is_empty() {
@@ -195,6 +197,9 @@ fn say_marked(args: &Drain, listed: &[MemberEntry], concerned: &[Identity]) {
             (false, false) if was_draining => "drains by itself already; it stays drained when that ends",
             (false, false) => "is to drain",
             (false, true) => "was to drain already",
+            (true, _) if before.is_none() => {
+                "is not listed; should it come back, it is not to drain any more"
+            }
             (true, true) => "is not to drain any more",
             (true, false) if was_draining => "was not asked to drain; it does by itself",
             (true, false) => "was not asked to drain",

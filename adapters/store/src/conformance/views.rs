@@ -47,6 +47,20 @@ pub fn a_mark_to_drain_stays_until_it_is_taken_back<H: Harness>(h: &H) {
         let presence = member.beats(&store).await;
         assert!(!presence.drain && view(&presence)[0].draining, "its own will is no mark: {presence:?}");
 
+        let mut away = Instance::new("away", 3, short_ttl::<H>(&store));
+        member.leaves(&store).await;
+        away.beats(&store).await;
+        assert_eq!(marks(&operator, "away", None, true).await, [away.identity()]);
+        until_gone(h, &store, &away.identity()).await;
+        assert_eq!(marks(&operator, "away", None, true).await, [], "it is not listed");
+        away.says.marked = true;
+        // A store that forgets soon has the mark made again by whoever knows of it.
+        if marks(&operator, "away", None, false).await == [away.identity()] {
+            assert!(!away.beats(&store).await.drain, "it was taken back while the store remembered it");
+        }
+        away.leaves(&store).await;
+        assert_eq!(marks(&operator, "away", None, false).await, [], "it never comes back");
+
         let mut lost = Instance::new("lost", 2, long_ttl(&store));
         lost.says.marked = true;
         assert!(lost.beats(&store).await.drain, "only it knows");

@@ -182,6 +182,26 @@ fn that_an_instance_knows_of_the_mark_is_kept_until_it_is_another_and_is_nothing
 }
 
 #[test]
+fn a_mark_is_taken_from_one_that_is_only_remembered_and_no_one_else_sees_that() {
+    let (mut fleet, ttl) = (Fleet::default(), TTL);
+    let mark = |drain| DrainMark { instance: identity(1).instance().into(), incarnation: None, drain };
+    let (listed, gone) = (at(0), StoreTime { now: at(0).now + ttl, ..at(0) });
+    fleet.beat(&beat(1, 1), listed).unwrap();
+    assert_eq!(fleet.mark(&mark(true), listed), (vec![identity(1)], true));
+    assert_eq!(fleet.mark(&mark(true), gone), (vec![], true), "its end shows");
+    let version = fleet.version();
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![identity(1)], false));
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![], false), "there is nothing to take back");
+    assert_eq!(fleet.version(), version);
+    let (presence, _) = fleet.beat(&Heartbeat { marked: true, ..beat(1, 2) }, gone).unwrap();
+    assert!(!presence.drain);
+
+    fleet.mark(&mark(true), gone);
+    fleet.leave(&Leave { identity: identity(1), ttl, timeout: ttl }, gone);
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![], false), "it never comes back");
+}
+
+#[test]
 fn a_mark_that_the_store_has_lost_is_brought_back_by_whoever_has_heard_of_it() {
     for heard in [true, false] {
         let says = |sequence| Heartbeat { marked: heard, ..beat(1, sequence) };

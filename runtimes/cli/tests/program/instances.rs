@@ -194,6 +194,23 @@ fn what_is_left_of_a_killed_instance_is_waited_for_when_it_is_not_listed_any_mor
 }
 
 #[test]
+fn a_drain_is_taken_back_from_an_instance_that_is_not_listed_for_the_moment() {
+    let place = Place::without_early_takeover();
+    let mut running = worker(&place, "web", &["--member-ttl", "10s"], &["x"]);
+    until_state(&place, "web", "active");
+    assert_eq!(drain(&place, &["web", "--wait=1m"]).0, Some(0));
+    running.signal(Signal::STOP);
+    eventually("it to be listed no longer", || place.instances().is_empty().then_some(()));
+    let (code, err) = drain(&place, &["web"]);
+    assert_eq!(code, Some(68), "{err}");
+    let (code, err) = drain(&place, &["web", "--undo"]);
+    assert!(code == Some(0) && err.contains("is not listed"), "{err}");
+    running.signal(Signal::CONT);
+    running.stderr.wait_for("the drain was taken back: workloads are taken again");
+    until_state(&place, "web", "active");
+}
+
+#[test]
 fn tenure_every_is_an_instance_that_claims_nothing_while_it_is_to_drain() {
     let place = Place::new();
     let mut command = place.every("100ms", &["--instance", "clock"]);
