@@ -113,19 +113,30 @@ pub(crate) fn as_json(instance: &Instance) -> Value {
 }
 
 pub(crate) fn table(instances: &[Instance]) -> Table {
-    let header =
-        ["INSTANCE", "INCARNATION", "STATE", "LEASES", "RUNS", "HERE FOR", "HEARD", "HOST", "PID", "LABELS"];
+    let header = [
+        "INSTANCE",
+        "INCARNATION",
+        "STATE",
+        "LEASES",
+        "RUNS",
+        "JOINED",
+        "HERE FOR",
+        "HEARD",
+        "HOST",
+        "PID",
+        "LABELS",
+    ];
     list::table(
         header,
         instances.iter().map(|instance| {
             let Instance { entry, leases, runs } = instance;
             let MemberEntry { member, heard, metadata, problem, .. } = entry;
             if let Some(problem) = problem {
-                let [here_for, heard, host, pid] = std::array::from_fn(|_| unknown());
+                let [joined, here_for, heard, host, pid] = std::array::from_fn(|_| unknown());
                 let (name, state) = (printable(member.identity.instance()), instance.state().to_owned());
                 let (leases, runs) = (leases.to_string(), runs.to_string());
                 let (short, problem) = (short(&member.identity), printable(problem));
-                return [name, short, state, leases, runs, here_for, heard, host, pid, problem];
+                return [name, short, state, leases, runs, joined, here_for, heard, host, pid, problem];
             }
             let labels: Vec<_> =
                 member.labels.iter().map(|(name, value)| printable(&format!("{name}={value}"))).collect();
@@ -135,6 +146,7 @@ pub(crate) fn table(instances: &[Instance]) -> Table {
                 instance.state().to_owned(),
                 leases.to_string(),
                 runs.to_string(),
+                time(system_time(member.joined)),
                 span(member.age),
                 format!("{} ago", span(*heard)),
                 metadata.host.as_deref().map_or_else(unknown, printable),

@@ -75,7 +75,9 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
     assert!(humantime::parse_rfc3339(instance["joined"].as_str().unwrap()).is_ok());
     assert!(instance["age_ms"].as_u64().unwrap() >= instance["heard_ms"].as_u64().unwrap());
     let (_, table, _) = output(place.tenure(&["instances"]));
-    for part in ["INSTANCE", "HEARD", "zone=a", "active", &instance["incarnation"].as_str().unwrap()[..8]] {
+    let (incarnation, joined) =
+        (instance["incarnation"].as_str().unwrap(), instance["joined"].as_str().unwrap());
+    for part in ["INSTANCE", "JOINED", joined, "HEARD", "zone=a", "active", &incarnation[..8]] {
         assert!(table.contains(part), "{part} is missing in {table}");
     }
     assert!(!table.contains('\u{1b}'), "a label can't steer the terminal: {table:?}");
