@@ -282,6 +282,10 @@ impl<J: Jitter> Membership<J> {
             let next = (beat_at + self.options.interval()).max(now);
             self.state = State::Resting(Resting { until: again_at.map_or(next, |again| again.min(next)) });
         }
+        // Whoever waits for a drain waits until the store knows that it was heard of.
+        if heard.mark {
+            self.beat_by(now);
+        }
         heard
     }
 

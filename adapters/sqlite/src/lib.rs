@@ -145,7 +145,7 @@
 //! | `expires`, `ttl` | as of a lease: the last heartbeat came at `expires` − `ttl` |
 //! | `listed` | 1 as long as it is counted in the view; whoever sends a heartbeat, leaves or marks first sets it to 0 where `expires` is over, and deletes what is 0 and `expires` + `ttl` is over, or `expires` and `gone` |
 //! | `gone` | 1 for the tombstone of one that left |
-//! | `draining`, `marked` | 1 if it drains by its own will; if an operator wants it to |
+//! | `draining`, `marked`, `knows_mark` | 1 if it drains by its own will; if an operator wants it to; if a heartbeat has said since that it knows |
 //! | `digests` | eight bytes for each, the highest first; at most 64 |
 //! | `labels` | for each in the order of their names' bytes: a byte with the length of its name, the name, a byte with the length of its value, the value |
 //! | `handle`, `early` | of the last heartbeat, as of a lease: whoever finds that the handle has died deletes the row and gives the view its next version |

@@ -15,7 +15,7 @@ use crate::tx::{Step, Transaction, duration, signed};
 
 /// The columns, in the order in which [`MemberRow::read`] takes them.
 pub(crate) const COLUMNS: &str = "instance, incarnation, format, sequence, joined, boot, since, expires, ttl, listed, \
-     gone, draining, marked, digests, labels, handle, early, host, pid, text";
+     gone, draining, marked, knows_mark, digests, labels, handle, early, host, pid, text";
 
 /// So many processes are asked for their lives with each heartbeat: all there are on most machines, and few enough not to
 /// be felt where there are more. Then each heartbeat begins elsewhere among them.
@@ -105,15 +105,23 @@ impl Transaction<'_> {
         let mut concerned = Vec::new();
         let mut changed = false;
         for (identity, mut row) in rows {
-            if !mark.concerns(&identity) || !self.is_listed(&row) {
+            let can_be_marked = row.boot == self.boot && row.record.can_be_marked(mark.drain, self.now);
+            if !mark.concerns(&identity) || !can_be_marked {
                 continue;
             }
             if row.record.mark(mark.drain) == Changed::View {
                 // The handle stays: it is the member's, not the operator's.
                 self.connection
-                    .prepare_cached("UPDATE member SET marked = ?3 WHERE instance = ?1 AND incarnation = ?2")?
-                    .execute(params![instance(&identity), incarnation(&identity), mark.drain])?;
-                changed = true;
+                    .prepare_cached(
+                        "UPDATE member SET marked = ?3, knows_mark = ?4 WHERE instance = ?1 AND incarnation = ?2",
+                    )?
+                    .execute(params![
+                        instance(&identity),
+                        incarnation(&identity),
+                        row.record.marked,
+                        row.record.knows_mark
+                    ])?;
+                changed |= self.is_listed(&row);
             }
             concerned.push(identity);
         }
@@ -202,11 +210,12 @@ impl Transaction<'_> {
     /// Writes a record, and names this handle as the one whose life counts.
     fn save_member(&self, identity: &Identity, record: &MemberRecord) -> rusqlite::Result<()> {
         let MemberRecord { sequence, joined, since, ttl, left, draining, marked, .. } = record;
-        let MemberRecord { digests, labels, metadata: Metadata { host, pid, text, .. }, .. } = record;
+        let MemberRecord { knows_mark, digests, labels, metadata: Metadata { host, pid, text, .. }, .. } =
+            record;
         self.connection
             .prepare_cached(&format!(
                 "INSERT OR REPLACE INTO member ({COLUMNS}) VALUES \
-                 (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)"
+                 (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)"
             ))?
             .execute(params![
                 instance(identity),
@@ -222,6 +231,7 @@ impl Transaction<'_> {
                 left,
                 draining,
                 marked,
+                knows_mark,
                 write_digests(digests),
                 write_labels(labels),
                 self.me.handle().as_bytes(),
@@ -365,8 +375,8 @@ impl MemberRow {
     /// Reads a row, or says why it can't be read.
     pub(crate) fn read(row: &Row<'_>) -> Result<Self, String> {
         record::check_format(row, 2)?;
-        let digests = row.get_ref(13).ok().and_then(|value| read_digests(value.as_blob().ok()?));
-        let labels = row.get_ref(14).ok().and_then(|value| read_labels(value.as_blob().ok()?));
+        let digests = row.get_ref(14).ok().and_then(|value| read_digests(value.as_blob().ok()?));
+        let labels = row.get_ref(15).ok().and_then(|value| read_labels(value.as_blob().ok()?));
         let (Some(digests), Some(labels)) = (digests, labels) else {
             return Err("the record is damaged: its digests or labels can't be read".to_owned());
         };
@@ -384,12 +394,13 @@ impl MemberRow {
                 left: row.get(10)?,
                 draining: row.get(11)?,
                 marked: row.get(12)?,
+                knows_mark: row.get(13)?,
                 digests,
                 labels,
-                metadata: record::metadata(row, 17)?,
+                metadata: record::metadata(row, 18)?,
             };
-            let handle = HandleId::from_bytes(row.get_ref(15)?.as_blob()?);
-            Ok(Self { record, boot: row.get(5)?, handle, early: row.get(16)? })
+            let handle = HandleId::from_bytes(row.get_ref(16)?.as_blob()?);
+            Ok(Self { record, boot: row.get(5)?, handle, early: row.get(17)? })
         };
         read().map_err(|error| record::damaged(&error))
     }

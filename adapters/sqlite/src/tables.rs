@@ -110,6 +110,7 @@ CREATE TABLE member (
     gone INTEGER NOT NULL,
     draining INTEGER NOT NULL,
     marked INTEGER NOT NULL,
+    knows_mark INTEGER NOT NULL,
     digests BLOB NOT NULL,
     labels BLOB NOT NULL,
     handle BLOB NOT NULL,

@@ -325,23 +325,24 @@ impl Leases {
 
 fn write_member(record: &MemberRecord) -> String {
     let MemberRecord { sequence, joined, since, heard, ttl, left, draining, marked, .. } = record;
-    let MemberRecord { digests, labels, metadata, .. } = record;
+    let MemberRecord { knows_mark, digests, labels, metadata, .. } = record;
     let (joined, since, heard, ttl) = (joined.as_nanos(), since.as_nanos(), heard.as_nanos(), ttl.as_nanos());
     let digests: String = digests.iter().map(|digest| format!("{},", digest.get())).collect();
     let labels: String =
         labels.iter().map(|(name, value)| format!("{}={},", escape(name), escape(value))).collect();
     let people = write_metadata(metadata);
     format!(
-        "{sequence} {joined} {since} {heard} {ttl} {left} {draining} {marked} {digests}. {labels}. {people}"
+        "{sequence} {joined} {since} {heard} {ttl} {left} {draining} {marked} {knows_mark} {digests}. {labels}. \
+         {people}"
     )
 }
 
 fn read_member(fields: &[&str]) -> Option<MemberRecord> {
-    let &[sequence, joined, since, heard, ttl, left, draining, marked, digests, labels, host, pid, note] =
-        fields
+    let &[sequence, joined, since, heard, ttl, left, draining, marked, knows_mark, ref rest @ ..] = fields
     else {
         return None;
     };
+    let &[digests, labels, host, pid, note] = rest else { return None };
     let labels = labels.strip_suffix('.')?.split_terminator(',').map(|label| {
         let (name, value) = label.split_once('=')?;
         Some((unescape(name)?, unescape(value)?))
@@ -357,6 +358,7 @@ fn read_member(fields: &[&str]) -> Option<MemberRecord> {
         left: left.parse().ok()?,
         draining: draining.parse().ok()?,
         marked: marked.parse().ok()?,
+        knows_mark: knows_mark.parse().ok()?,
         digests: digests.collect::<Option<_>>()?,
         labels: Labels::new(labels.collect::<Option<Vec<_>>>()?).ok()?,
         metadata: read_metadata(host, pid, note)?,

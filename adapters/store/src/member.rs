@@ -30,7 +30,8 @@ pub struct Heartbeat {
     /// Whether it drains by its own will.
     pub draining: bool,
     /// Whether an operator wants it to drain, as far as it has heard: adopted if the store does not know the instance, so
-    /// that it stays drained when its record is lost, or was forgotten while it could not be heard of.
+    /// that it stays drained when its record is lost, or was forgotten while it could not be heard of. Of one that the
+    /// store knows it tells whether the operator's wish has been heard of.
     pub marked: bool,
     /// The kinds of plans that it takes part in, at most [`Heartbeat::MOST_DIGESTS`]; sorted, each once.
     pub digests: Arc<[Digest]>,
@@ -66,7 +67,8 @@ pub struct Leave {
 }
 
 /// An operator's wish that instances drain, or no longer. Heartbeats don't touch it where there is a record, and bring it
-/// back where there is none.
+/// back where there is none: an instance that comes back and knows of a mark makes it again only if the store has forgotten
+/// that instance. As long as it is remembered the mark can be taken from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "drivers make them, stores carry them out")]
 pub struct DrainMark {
@@ -95,6 +97,8 @@ pub struct MemberEntry {
     pub member: Member,
     /// Whether an operator wants it to drain.
     pub marked: bool,
+    /// Whether it has said since that it knows: it takes nothing new any more.
+    pub knows_mark: bool,
     /// How long ago its last heartbeat came, by the store's clock.
     pub heard: Duration,
     /// The TTL that it asked for.
@@ -113,6 +117,7 @@ impl MemberEntry {
         Self {
             member: Member::new(identity, Timestamp::EPOCH),
             marked: false,
+            knows_mark: false,
             heard: Duration::ZERO,
             ttl: Duration::ZERO,
             metadata: Metadata::new(),
@@ -141,6 +146,8 @@ pub struct MemberRecord {
     pub draining: bool,
     /// Whether an operator wants it to drain.
     pub marked: bool,
+    /// Whether a heartbeat has said since that it knows. No one else sees that.
+    pub knows_mark: bool,
     /// The kinds of plans that it takes part in.
     pub digests: Arc<[Digest]>,
     /// What its program says of it.
@@ -182,6 +189,7 @@ impl MemberRecord {
                 left: false,
                 draining: beat.draining,
                 marked,
+                knows_mark: marked && beat.marked,
                 digests: Arc::clone(&beat.digests),
                 labels: beat.labels.clone(),
                 metadata: beat.metadata.clone(),
@@ -205,6 +213,7 @@ impl MemberRecord {
         }
         (record.sequence, record.heard, record.ttl) = (beat.sequence, time.now, beat.ttl);
         record.draining = beat.draining;
+        record.knows_mark = record.marked && beat.marked;
         record.digests = Arc::clone(&beat.digests);
         record.labels = beat.labels.clone();
         record.metadata = beat.metadata.clone();
@@ -224,6 +233,7 @@ impl MemberRecord {
             left: true,
             draining: false,
             marked: false,
+            knows_mark: false,
             digests: Arc::from([]),
             labels: Labels::default(),
             metadata: Metadata::new(),
@@ -232,10 +242,21 @@ impl MemberRecord {
         if listed { Changed::View } else { Changed::Record }
     }
 
-    /// Carries an operator's wish out.
+    /// Carries an operator's wish out. What the instance has said of an earlier one counts no more.
     pub const fn mark(&mut self, drain: bool) -> Changed {
-        let before = std::mem::replace(&mut self.marked, drain);
-        if before == drain { Changed::Nothing } else { Changed::View }
+        if self.marked == drain {
+            return Changed::Nothing;
+        }
+        (self.marked, self.knows_mark) = (drain, false);
+        Changed::View
+    }
+
+    /// Whether an operator's wish concerns it at this time: as long as it is listed. A mark is also taken from one that is
+    /// only remembered, with which it would come back; no one else sees that.
+    #[must_use]
+    pub fn can_be_marked(&self, drain: bool, now: Instant) -> bool {
+        let would_come_back = self.marked && !drain && !self.left && self.is_remembered(now);
+        self.is_listed(now) || would_come_back
     }
 
     /// Whether it is one of the view at this time, by the clock of expiry.
@@ -279,6 +300,7 @@ impl MemberRecord {
         MemberEntry {
             member: self.member(identity, now),
             marked: self.marked,
+            knows_mark: self.knows_mark,
             heard: now.saturating_since(self.heard),
             ttl: self.ttl,
             metadata: self.metadata.clone(),
@@ -375,14 +397,15 @@ impl Fleet {
         self.changed(done, time) || expired
     }
 
-    /// Marks the listed members that this concerns; tells who they are, and whether what others see has changed.
+    /// Marks the members that this concerns; tells who they are, and whether what others see has changed.
     pub fn mark(&mut self, mark: &DrainMark, time: StoreTime) -> (Vec<Identity>, bool) {
         let mut changed = self.advance(time);
         let mut concerned = Vec::new();
         for (identity, record) in &mut self.records {
-            if mark.concerns(identity) && record.is_listed(time.now) {
+            if mark.concerns(identity) && record.can_be_marked(mark.drain, time.now) {
                 concerned.push(identity.clone());
-                changed |= record.mark(mark.drain) == Changed::View;
+                let listed = record.is_listed(time.now);
+                changed |= record.mark(mark.drain) == Changed::View && listed;
             }
         }
         if changed {

@@ -344,7 +344,10 @@ pub trait SimpleStore: Send + Sync + 'static {
         }
     }
 
-    /// Marks the listed members that this concerns to drain, or no longer; tells who they are.
+    /// Marks the listed members that this concerns to drain, or no longer; tells who they are. A mark is also taken from
+    /// those that are only remembered, which are told then, too: see [`MemberRecord::can_be_marked`].
+    ///
+    /// [`MemberRecord::can_be_marked`]: crate::MemberRecord::can_be_marked
     fn mark(&self, mark: DrainMark) -> impl Future<Output = Result<Vec<Identity>, StoreError>> + Send {
         async move {
             let message = format!("this store keeps no members: {}", mark.instance);

@@ -237,10 +237,11 @@ fn when_an_instance_has_joined_is_taken_from_the_first_answer_and_told_once() {
 #[test]
 fn that_an_operator_wants_a_drain_is_told_when_it_changes() {
     let mut membership = among(1);
-    for (n, drain, mark) in [(1, true, true), (2, true, false), (3, false, true), (4, false, false)] {
-        let id = beat(&mut membership, ms(n * 5_000));
+    for (drain, mark) in [(true, true), (true, false), (false, true), (false, false)] {
+        let now = membership.deadline().expect("there is a next one");
+        let id = beat(&mut membership, now);
         let answer = Presence { drain, ..Presence::unchanged(joined_at(), 1) };
-        assert_eq!(membership.present(ms(n * 5_000), id, answer), Heard { mark, ..Heard::default() });
+        assert_eq!(membership.present(now, id, answer), Heard { mark, ..Heard::default() });
         assert_eq!(membership.is_marked(), drain);
     }
 }
@@ -248,13 +249,44 @@ fn that_an_operator_wants_a_drain_is_told_when_it_changes() {
 #[test]
 fn what_was_heard_of_an_operators_wish_is_said_from_then_on_in_case_the_store_loses_it() {
     let (mut membership, mut heard) = (among(1), false);
-    for (n, drain) in [(1, true), (2, true), (3, false), (4, false)] {
-        let Command::Heartbeat { id, marked, .. } = due(&mut membership, ms(n * 5_000)) else { panic!() };
+    for drain in [true, true, false, false] {
+        let now = membership.deadline().expect("there is a next one");
+        let Command::Heartbeat { id, marked, .. } = due(&mut membership, now) else { panic!() };
         assert_eq!(marked, heard);
-        membership.present(ms(n * 5_000), id, Presence { drain, ..Presence::unchanged(joined_at(), 1) });
+        membership.present(now, id, Presence { drain, ..Presence::unchanged(joined_at(), 1) });
         notices(&mut membership);
         heard = drain;
     }
+}
+
+#[test]
+fn that_an_operators_wish_was_heard_of_is_said_at_once_and_once() {
+    let mut membership = among(1);
+    for (at, drain) in [(5_000, true), (10_010, false)] {
+        let id = beat(&mut membership, ms(at));
+        let answer = Presence { drain, ..Presence::unchanged(joined_at(), 1) };
+        membership.present(ms(at + 10), id, answer.clone());
+        assert_eq!(membership.deadline(), Some(ms(at + 10)));
+        let Command::Heartbeat { id, marked, .. } = due(&mut membership, ms(at + 10)) else { panic!() };
+        assert_eq!(marked, drain);
+        membership.present(ms(at + 20), id, answer);
+        assert_eq!(membership.deadline(), Some(ms(at + 5_010)), "the next is one of the calm");
+    }
+}
+
+#[test]
+fn one_that_hears_of_a_wish_with_a_late_answer_says_so_once_the_heartbeat_under_way_is_answered() {
+    let mut membership = among(1);
+    let late = beat(&mut membership, ms(5_000));
+    membership.timeout(ms(7_500));
+    notices(&mut membership);
+    let again = membership.deadline().expect("it is tried again");
+    let under_way = beat(&mut membership, again);
+    let marked = Presence { drain: true, ..Presence::unchanged(joined_at(), 1) };
+    assert!(membership.present(again, late, marked.clone()).mark);
+    let answered = again + Duration::from_millis(20);
+    membership.present(answered, under_way, marked);
+    assert_eq!(membership.deadline(), Some(again), "it left before that was known");
 }
 
 #[test]

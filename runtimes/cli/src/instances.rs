@@ -89,7 +89,7 @@ pub(crate) async fn instances(args: &Instances, place: &Place) -> Result<u8, Fai
 /// An instance as an object. The names of the fields are part of the interface; what is not known is null.
 pub(crate) fn as_json(instance: &Instance) -> Value {
     let Instance { entry, leases, runs } = instance;
-    let MemberEntry { member, marked, heard, ttl, metadata, problem, .. } = entry;
+    let MemberEntry { member, marked, knows_mark, heard, ttl, metadata, problem, .. } = entry;
     let labels = member.labels.iter().map(|(name, value)| (name.to_owned(), json!(value)));
     let known = |value: Value| if problem.is_none() { value } else { Value::Null };
     json!({
@@ -97,6 +97,7 @@ pub(crate) fn as_json(instance: &Instance) -> Value {
         "incarnation": member.identity.incarnation().to_string(),
         "state": instance.state(),
         "drain_wanted": known(json!(marked)),
+        "drain_heard": known(json!(knows_mark)),
         "joined": known(json!(time(system_time(member.joined)))),
         "age_ms": known(json!(millis(member.age))),
         "heard_ms": known(json!(millis(*heard))),
@@ -112,19 +113,30 @@ pub(crate) fn as_json(instance: &Instance) -> Value {
 }
 
 pub(crate) fn table(instances: &[Instance]) -> Table {
-    let header =
-        ["INSTANCE", "INCARNATION", "STATE", "LEASES", "RUNS", "HERE FOR", "HEARD", "HOST", "PID", "LABELS"];
+    let header = [
+        "INSTANCE",
+        "INCARNATION",
+        "STATE",
+        "LEASES",
+        "RUNS",
+        "JOINED",
+        "HERE FOR",
+        "HEARD",
+        "HOST",
+        "PID",
+        "LABELS",
+    ];
     list::table(
         header,
         instances.iter().map(|instance| {
             let Instance { entry, leases, runs } = instance;
             let MemberEntry { member, heard, metadata, problem, .. } = entry;
             if let Some(problem) = problem {
-                let [here_for, heard, host, pid] = std::array::from_fn(|_| unknown());
+                let [joined, here_for, heard, host, pid] = std::array::from_fn(|_| unknown());
                 let (name, state) = (printable(member.identity.instance()), instance.state().to_owned());
                 let (leases, runs) = (leases.to_string(), runs.to_string());
                 let (short, problem) = (short(&member.identity), printable(problem));
-                return [name, short, state, leases, runs, here_for, heard, host, pid, problem];
+                return [name, short, state, leases, runs, joined, here_for, heard, host, pid, problem];
             }
             let labels: Vec<_> =
                 member.labels.iter().map(|(name, value)| printable(&format!("{name}={value}"))).collect();
@@ -134,6 +146,7 @@ pub(crate) fn table(instances: &[Instance]) -> Table {
                 instance.state().to_owned(),
                 leases.to_string(),
                 runs.to_string(),
+                time(system_time(member.joined)),
                 span(member.age),
                 format!("{} ago", span(*heard)),
                 metadata.host.as_deref().map_or_else(unknown, printable),
@@ -169,9 +182,10 @@ async fn marked(args: &Drain, place: &Place, tenure: &Tenure) -> Result<u8, Fail
             if is_listed { vec![process] } else { Vec::new() }
         }
         Meant::Name => place.answer(tenure.mark(name, !args.undo)).await?,
+        // The store may remember it, and its mark would come back with it.
+        Meant::Nobody if args.undo => place.answer(tenure.mark(name, false)).await?,
         Meant::Nobody => Vec::new(),
     };
-    let since = clock::now();
     if concerned.is_empty() {
         let text = format!("there is no instance {name:?} in {}: see `tenure instances`", place.name());
         return Err(Failure::new(exit::NO_INSTANCE, text));
@@ -179,7 +193,7 @@ async fn marked(args: &Drain, place: &Place, tenure: &Tenure) -> Result<u8, Fail
     say_marked(args, &listed, &concerned);
     match args.wait {
         None => Ok(0),
-        Some(limit) => wait(tenure, place, &concerned, since, limit).await,
+        Some(limit) => wait(tenure, place, &concerned, limit).await,
     }
 }
 
@@ -195,6 +209,9 @@ fn say_marked(args: &Drain, listed: &[MemberEntry], concerned: &[Identity]) {
             (false, false) if was_draining => "drains by itself already; it stays drained when that ends",
             (false, false) => "is to drain",
             (false, true) => "was to drain already",
+            (true, _) if before.is_none() => {
+                "is not listed; should it come back, it is not to drain any more"
+            }
             (true, true) => "is not to drain any more",
             (true, false) if was_draining => "was not asked to drain; it does by itself",
             (true, false) => "was not asked to drain",
@@ -239,20 +256,19 @@ fn meant(text: &str, listed: &[MemberEntry]) -> Result<Meant, String> {
 
 /// Waits until these hold nothing any more. One that is gone may: its leases go on until their time is over.
 ///
-/// One that holds nothing may not have heard of the drain yet, and take something still. So it must have been heard of
-/// since it was marked, and hold nothing at two looks in a row.
+/// One that holds nothing may not have heard of the drain yet, and take something still: its heartbeats must have said
+/// that it knows.
 async fn wait(
     tenure: &Tenure,
     place: &Place,
     concerned: &[Identity],
-    since: tenure::Instant,
     limit: Option<Duration>,
 ) -> Result<u8, Failure> {
     /// Between two looks.
-    const LOOK_AGAIN: Duration = Duration::from_millis(250);
-    let mut quiet = 0;
+    const LOOK_AGAIN: Duration = Duration::from_millis(100);
+    let since = clock::now();
     loop {
-        let marked_for = clock::now().saturating_since(since);
+        // What a process holds is looked at after it was seen to know, not before.
         let members = place.answer(tenure.members()).await?;
         let holds = place.answer(async { tokio::try_join!(tenure.leases(), tenure.timers()) });
         let (leases, timers) = holds.await?;
@@ -264,25 +280,16 @@ async fn wait(
         }
         let waits: Vec<_> = concerned
             .iter()
-            .map(|process| (process, held_by(process, &leases, &timers)))
-            .filter(|(process, held)| is_waited_for(listed(process), *held, marked_for))
+            .map(|process| (process, listed(process), held_by(process, &leases, &timers)))
+            .filter(|(_, listed, held)| is_waited_for(*listed, *held))
             .collect();
-        quiet = if waits.is_empty() { quiet + 1 } else { 0 };
-        if quiet == 2 {
+        if waits.is_empty() {
             say::line(format_args!("drained: nothing is held any more"));
             return Ok(0);
         }
-        if limit.is_some_and(|limit| marked_for >= limit) {
-            let waits: Vec<_> = waits
-                .iter()
-                .map(|(process, (leases, runs))| {
-                    format!(
-                        "{:?}/{} holds {leases} lease(s) and runs {runs} tick(s)",
-                        process.instance(),
-                        short(process)
-                    )
-                })
-                .collect();
+        if limit.is_some_and(|limit| clock::now().saturating_since(since) >= limit) {
+            let waits: Vec<_> =
+                waits.iter().map(|(process, listed, held)| why_waited_for(process, *listed, *held)).collect();
             let text = format!("not drained in time: {}; the drain goes on", waits.join(", "));
             return Err(Failure::new(exit::BUSY, text));
         }
@@ -290,10 +297,18 @@ async fn wait(
     }
 }
 
-/// Whether a process that was marked so long ago holds something, or may not have heard of it yet; `None` is one that is
-/// not listed any more.
-fn is_waited_for(listed: Option<&MemberEntry>, held: (usize, usize), marked_for: Duration) -> bool {
-    held != (0, 0) || listed.is_some_and(|entry| entry.heard >= marked_for)
+/// Whether a process that was marked holds something, or may take something still; `None` is one that is not listed any
+/// more.
+fn is_waited_for(listed: Option<&MemberEntry>, held: (usize, usize)) -> bool {
+    held != (0, 0) || listed.is_some_and(|entry| !entry.knows_mark)
+}
+
+fn why_waited_for(process: &Identity, listed: Option<&MemberEntry>, held: (usize, usize)) -> String {
+    let (leases, runs) = held;
+    let unheard = listed.is_some_and(|entry| !entry.knows_mark);
+    let unheard = if unheard { ", and has not heard of it yet" } else { "" };
+    let (name, short) = (process.instance(), short(process));
+    format!("{name:?}/{short} holds {leases} lease(s) and runs {runs} tick(s){unheard}")
 }
 
 #[cfg(test)]
@@ -360,20 +375,22 @@ mod tests {
 
     #[test]
     fn a_drain_is_waited_for_until_the_process_has_heard_and_nothing_is_held_be_it_listed_or_not() {
-        let second = Duration::from_secs(1);
-        // It was last heard of one and a half seconds ago.
         let web = entry("web", A);
+        let mut knows = web.clone();
+        knows.knows_mark = true;
         let record = |owner: String| {
             LeaseRecord::new(tenure::LeaseName::new("job").unwrap(), tenure::Holder::new(&*owner))
         };
         let leases = [record(format!("{}.1", web.member.identity)), record("web/1.1".to_owned())];
         let held = held_by(&web.member.identity, &leases, &[]);
         assert_eq!(held, (1, 0));
-        assert!(is_waited_for(None, held, second), "it is gone, and its lease is not");
-        assert!(is_waited_for(Some(&web), held, second * 2));
-        assert!(is_waited_for(Some(&web), (0, 0), second), "it has not been heard of since");
-        assert!(!is_waited_for(Some(&web), (0, 0), second * 2));
-        assert!(!is_waited_for(None, (0, 0), second));
+        assert!(is_waited_for(None, held), "it is gone, and its lease is not");
+        assert!(is_waited_for(Some(&knows), held));
+        assert!(is_waited_for(Some(&web), (0, 0)), "it may take something still");
+        assert!(!is_waited_for(Some(&knows), (0, 0)));
+        assert!(!is_waited_for(None, (0, 0)));
+        let why = |entry| why_waited_for(&web.member.identity, Some(entry), (0, 0));
+        assert!(why(&web).contains("not heard") && !why(&knows).contains("not heard"));
     }
 
     #[test]
@@ -384,7 +401,7 @@ mod tests {
         let value = as_json(&instances[0]);
         assert_eq!((&value["instance"], &value["state"]), (&"web".into(), &"unreadable".into()));
         assert_eq!(value["problem"], "it is \u{1b}[2J damaged");
-        for unknown in ["drain_wanted", "joined", "age_ms", "heard_ms", "ttl_ms"] {
+        for unknown in ["drain_wanted", "drain_heard", "joined", "age_ms", "heard_ms", "ttl_ms"] {
             assert_eq!(value[unknown], Value::Null, "{unknown}");
         }
         let text = table(&instances).to_string();

@@ -70,6 +70,20 @@ fn unreadable(from: &Path, error: &io::Error) -> Failure {
     Failure::new(exit::USAGE, format!("can't read the workloads from {}: {error}", from.display()))
 }
 
+/// The name of a workload, from a file or the command line: one that both can give, or a workload would have two leases.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn name(text: &str) -> Result<LeaseName, String> {
+    if text.contains(char::is_control) {
+        return Err(format!("{text:?} has a control character, which no workload is likely to have"));
+    }
+    if text.trim() != text {
+        return Err(format!("{text:?} has blanks at its ends, which no workload can have in a file"));
+    }
+    LeaseName::new(text).map_err(|error| error.to_string())
+}
+
 /// What stands in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Parsed {
@@ -89,13 +103,7 @@ fn parse(text: &str) -> Result<Parsed, (usize, String)> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        if line.contains(char::is_control) {
-            return Err((
-                number,
-                format!("{line:?} has a control character, which no workload is likely to have"),
-            ));
-        }
-        let name = LeaseName::new(line).map_err(|error| (number, error.to_string()))?;
+        let name = name(line).map_err(|why| (number, why))?;
         match first.get(&name) {
             Some(first) => again.push((number, *first, name)),
             None => drop(first.insert(name, number)),
@@ -123,6 +131,17 @@ mod tests {
     fn the_mark_that_an_editor_begins_a_file_with_is_no_part_of_a_name() {
         assert_eq!(parse("\u{feff}payroll\r\nmail\r\n"), parse("payroll\nmail\n"));
         assert_eq!(parse("\u{feff}# a comment\na").unwrap().names, names(&["a"]));
+    }
+
+    #[test]
+    fn the_command_line_gives_no_name_that_a_file_can_not_give() {
+        for text in ["a", "a b", "a/b", "日本語"] {
+            assert_eq!(name(text).as_ref(), Ok(&parse(text).unwrap().names[0]));
+        }
+        for text in ["", " ", " a", "a ", "\u{a0}a", "a\t", "a\nb", "a\u{1b}[2J", "\0"] {
+            let why = name(text).unwrap_err();
+            assert!(!why.contains(['\u{1b}', '\n']), "{why}");
+        }
     }
 
     #[test]

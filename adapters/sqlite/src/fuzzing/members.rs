@@ -58,14 +58,14 @@ fn are_labels(mut bytes: &[u8]) -> bool {
 /// What the documentation of the crate says of a row: whether this version may act by it.
 fn is_member(row: &[Cell]) -> bool {
     let [_, _, _, sequence, joined, boot, since, expires, ttl, _, rest @ ..] = row else { return false };
-    let [gone, draining, marked, digests, labels, handle, early, host, pid, text] = rest else {
+    let [gone, draining, marked, knows_mark, digests, labels, handle, early, host, pid, text] = rest else {
         return false;
     };
     let people = |cell: &Cell| *cell == Cell::Null || cell.is_text();
     ours(row)
         && [sequence, since, expires, ttl].into_iter().all(|cell| whole(cell).is_some())
         && whole(ttl) <= whole(expires)
-        && [joined, gone, draining, marked, early].into_iter().all(integer)
+        && [joined, gone, draining, marked, knows_mark, early].into_iter().all(integer)
         && boot.is_text()
         && matches!(digests, Cell::Blob(bytes) if bytes.len() % 8 == 0 && bytes.len() <= 8 * 64)
         && matches!(labels, Cell::Blob(bytes) if are_labels(bytes))

@@ -13,7 +13,7 @@ use super::waiting::Listener;
 use crate::{Heartbeat, Hint, Leave, Limits, Metadata, Operation, Store, StoreErrorKind, Topic};
 
 /// A member that is marked drains for all others, and hears of it with its next heartbeat. Its heartbeats don't take the
-/// mark away, whatever they say; the operator does. Marking it twice is marking it. A member whose record was lost brings its
+/// mark away, whatever they say; the operator does. The list tells whether they say that they know of it. Marking it twice is marking it. A member whose record was lost brings its
 /// mark back.
 pub fn a_mark_to_drain_stays_until_it_is_taken_back<H: Harness>(h: &H) {
     h.block_on(async {
@@ -32,13 +32,34 @@ pub fn a_mark_to_drain_stays_until_it_is_taken_back<H: Harness>(h: &H) {
             assert!(presence.drain && view(&presence)[0].draining, "{presence:?}");
             let entry = the_one(&operator).await;
             assert!(entry.marked && entry.member.draining, "{entry:?}");
+            assert!(!entry.knows_mark, "its heartbeats do not say so: {entry:?}");
         }
+        member.says.marked = true;
+        let version = member.beats(&store).await.version;
+        member.says.known = Some(version);
+        assert_eq!(member.beats(&store).await.members, None, "others don't see that");
+        assert!(the_one(&operator).await.knows_mark);
+        (member.says.marked, member.says.known) = (false, None);
         assert_eq!(marks(&operator, "marked", None, false).await, [member.identity()]);
         let presence = member.beats(&store).await;
         assert!(!presence.drain && !view(&presence)[0].draining && !the_one(&store).await.marked);
         member.says.draining = true;
         let presence = member.beats(&store).await;
         assert!(!presence.drain && view(&presence)[0].draining, "its own will is no mark: {presence:?}");
+
+        let mut away = Instance::new("away", 3, short_ttl::<H>(&store));
+        member.leaves(&store).await;
+        away.beats(&store).await;
+        assert_eq!(marks(&operator, "away", None, true).await, [away.identity()]);
+        until_gone(h, &store, &away.identity()).await;
+        assert_eq!(marks(&operator, "away", None, true).await, [], "it is not listed");
+        away.says.marked = true;
+        // A store that forgets soon has the mark made again by whoever knows of it.
+        if marks(&operator, "away", None, false).await == [away.identity()] {
+            assert!(!away.beats(&store).await.drain, "it was taken back while the store remembered it");
+        }
+        away.leaves(&store).await;
+        assert_eq!(marks(&operator, "away", None, false).await, [], "it never comes back");
 
         let mut lost = Instance::new("lost", 2, long_ttl(&store));
         lost.says.marked = true;

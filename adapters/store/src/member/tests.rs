@@ -157,6 +157,51 @@ fn a_mark_is_another_thing_than_the_members_own_will() {
 }
 
 #[test]
+fn that_an_instance_knows_of_the_mark_is_kept_until_it_is_another_and_is_nothing_that_others_see() {
+    let mut record = member();
+    let says = |sequence, marked| Heartbeat { marked, ..beat(1, sequence) };
+    let knows =
+        |record: &Option<MemberRecord>| record.as_ref().unwrap().entry(&identity(1), at(3).now).knows_mark;
+    record.as_mut().unwrap().mark(true);
+    assert!(!knows(&record), "it can't have heard yet");
+    assert_eq!(MemberRecord::beat(&mut record, &says(6, false), at(1)), Ok(Changed::Record));
+    assert!(!knows(&record), "the answer may have been lost");
+    assert_eq!(MemberRecord::beat(&mut record, &says(7, true), at(1)), Ok(Changed::Record));
+    assert!(knows(&record));
+    record.as_mut().unwrap().mark(true);
+    assert!(knows(&record), "it is the same mark");
+    record.as_mut().unwrap().mark(false);
+    assert!(!knows(&record));
+    assert_eq!(MemberRecord::beat(&mut record, &says(8, true), at(2)), Ok(Changed::Record));
+    record.as_mut().unwrap().mark(true);
+    assert!(!knows(&record), "that was the mark before");
+
+    let mut lost = None;
+    MemberRecord::beat(&mut lost, &says(9, true), at(2)).unwrap();
+    assert!(knows(&lost), "it has brought the mark back itself");
+}
+
+#[test]
+fn a_mark_is_taken_from_one_that_is_only_remembered_and_no_one_else_sees_that() {
+    let (mut fleet, ttl) = (Fleet::default(), TTL);
+    let mark = |drain| DrainMark { instance: identity(1).instance().into(), incarnation: None, drain };
+    let (listed, gone) = (at(0), StoreTime { now: at(0).now + ttl, ..at(0) });
+    fleet.beat(&beat(1, 1), listed).unwrap();
+    assert_eq!(fleet.mark(&mark(true), listed), (vec![identity(1)], true));
+    assert_eq!(fleet.mark(&mark(true), gone), (vec![], true), "its end shows");
+    let version = fleet.version();
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![identity(1)], false));
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![], false), "there is nothing to take back");
+    assert_eq!(fleet.version(), version);
+    let (presence, _) = fleet.beat(&Heartbeat { marked: true, ..beat(1, 2) }, gone).unwrap();
+    assert!(!presence.drain);
+
+    fleet.mark(&mark(true), gone);
+    fleet.leave(&Leave { identity: identity(1), ttl, timeout: ttl }, gone);
+    assert_eq!(fleet.mark(&mark(false), gone), (vec![], false), "it never comes back");
+}
+
+#[test]
 fn a_mark_that_the_store_has_lost_is_brought_back_by_whoever_has_heard_of_it() {
     for heard in [true, false] {
         let says = |sequence| Heartbeat { marked: heard, ..beat(1, sequence) };

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use tenure::LeaseName;
 
 use super::{duration, positive};
-use crate::exit;
+use crate::{exit, workloads};
 
 /// Run a command for each workload that belongs to this process, of all that are shared out among the processes that
 /// have the same ones.
@@ -33,7 +33,7 @@ use crate::exit;
 #[command(after_help = exit::HELP)]
 pub(crate) struct Worker {
     /// A workload, 1 to 255 bytes; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = workload, required_unless_present = "from")]
+    #[arg(long, value_name = "NAME", value_parser = workloads::name, required_unless_present = "from")]
     pub(crate) workload: Vec<LeaseName>,
 
     /// Read workloads from a file (- for standard input), one in each line; blank lines, and those that begin with #, say
@@ -188,11 +188,6 @@ pub(crate) struct Status {
         require_equals = true
     )]
     pub(crate) watch: Option<Option<Duration>>,
-}
-
-/// A workload's name.
-fn workload(text: &str) -> Result<LeaseName, String> {
-    LeaseName::new(text).map_err(|error| error.to_string())
 }
 
 /// `NAME=VALUE`.

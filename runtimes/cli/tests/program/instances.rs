@@ -49,6 +49,7 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
         "incarnation",
         "state",
         "drain_wanted",
+        "drain_heard",
         "joined",
         "age_ms",
         "heard_ms",
@@ -74,7 +75,9 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
     assert!(humantime::parse_rfc3339(instance["joined"].as_str().unwrap()).is_ok());
     assert!(instance["age_ms"].as_u64().unwrap() >= instance["heard_ms"].as_u64().unwrap());
     let (_, table, _) = output(place.tenure(&["instances"]));
-    for part in ["INSTANCE", "HEARD", "zone=a", "active", &instance["incarnation"].as_str().unwrap()[..8]] {
+    let (incarnation, joined) =
+        (instance["incarnation"].as_str().unwrap(), instance["joined"].as_str().unwrap());
+    for part in ["INSTANCE", "JOINED", joined, "HEARD", "zone=a", "active", &incarnation[..8]] {
         assert!(table.contains(part), "{part} is missing in {table}");
     }
     assert!(!table.contains('\u{1b}'), "a label can't steer the terminal: {table:?}");
@@ -90,12 +93,13 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
 #[test]
 fn an_operator_drains_an_instance_and_takes_it_back() {
     let place = Place::new();
-    let mut one = worker(&place, "one", &[], &["x"]);
+    // Nothing waits for a heartbeat that is due by time alone.
+    let mut one = worker(&place, "one", &["--member-ttl", "30m", "--heartbeat", "10m"], &["x"]);
     one.stdout.wait_for("started x");
     let mut other = worker(&place, "other", &[], &["x"]);
     until_state(&place, "other", "active");
 
-    let (code, err) = drain(&place, &["one", "--wait"]);
+    let (code, err) = drain(&place, &["one", "--wait=1m"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(
         err.contains(&format!("(process {}) is to drain", one.pid())) && err.contains("drained:"),
@@ -103,6 +107,7 @@ fn an_operator_drains_an_instance_and_takes_it_back() {
     );
     let listed = place.instances();
     assert_eq!((&listed["one"]["state"], &listed["one"]["drain_wanted"]), (&"drained".into(), &true.into()));
+    assert_eq!(listed["one"]["drain_heard"], true);
     one.stdout.wait_for("TERM x");
     one.stderr.wait_for("an operator wants this instance, \"one\", to drain: no workload is taken until");
     one.stderr.wait_for("drained: nothing runs here any more");
@@ -188,6 +193,23 @@ fn what_is_left_of_a_killed_instance_is_waited_for_when_it_is_not_listed_any_mor
     assert!(place.instances().is_empty(), "it is not listed any more");
     assert_eq!(code, Some(75), "{err}");
     assert!(err.contains("holds 1 lease(s)"), "{err}");
+}
+
+#[test]
+fn a_drain_is_taken_back_from_an_instance_that_is_not_listed_for_the_moment() {
+    let place = Place::without_early_takeover();
+    let mut running = worker(&place, "web", &["--member-ttl", "10s"], &["x"]);
+    until_state(&place, "web", "active");
+    assert_eq!(drain(&place, &["web", "--wait=1m"]).0, Some(0));
+    running.signal(Signal::STOP);
+    eventually("it to be listed no longer", || place.instances().is_empty().then_some(()));
+    let (code, err) = drain(&place, &["web"]);
+    assert_eq!(code, Some(68), "{err}");
+    let (code, err) = drain(&place, &["web", "--undo"]);
+    assert!(code == Some(0) && err.contains("is not listed"), "{err}");
+    running.signal(Signal::CONT);
+    running.stderr.wait_for("the drain was taken back: workloads are taken again");
+    until_state(&place, "web", "active");
 }
 
 #[test]

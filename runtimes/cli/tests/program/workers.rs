@@ -375,11 +375,16 @@ fn span() -> Duration {
 }
 
 impl Fleet {
-    /// One of those that are not stopped and do not drain, if more than two are left then.
-    fn anybody(&self, dice: &mut Dice) -> Option<String> {
-        let well: Vec<&Worker> = self.workers.values().filter(|worker| !worker.drained).collect();
-        let chosen = well.get(dice.below(well.len() as u64) as usize)?;
-        (well.len() > 2).then(|| chosen.name.clone())
+    /// One of those that are not stopped, if two are left then that do not drain either.
+    fn anybody(&self, dice: &mut Dice) -> Option<&Worker> {
+        let chosen = self.workers.values().nth(dice.below(self.workers.len() as u64) as usize)?;
+        let well = self.workers.values().filter(|worker| !worker.drained).count();
+        (chosen.drained || well > 2).then_some(chosen)
+    }
+
+    /// It may not be listed yet, or not again.
+    fn until_listed(&self, name: &str) {
+        eventually("it to be listed", || self.place.instances().contains_key(name).then_some(()));
     }
 
     /// Lets something happen, whatever the state of things. Tells what it was.
@@ -396,17 +401,22 @@ impl Fleet {
             3 => Kind::End,
             4 => Kind::Drain,
             _ => {
-                self.mark(&drained?, false);
+                let name = drained?;
+                self.until_listed(&name);
+                self.mark(&name, false);
                 return Some(Kind::Undo);
             }
         };
-        let name = self.anybody(dice)?;
+        let chosen = self.anybody(dice)?;
+        if kind == Kind::Drain && chosen.drained {
+            return None;
+        }
+        let name = chosen.name.clone();
         match kind {
             Kind::Kill => self.kill(&name),
             Kind::End => self.end(&name),
             Kind::Drain => {
-                // It may not be listed yet.
-                eventually("it to be listed", || self.place.instances().contains_key(&name).then_some(()));
+                self.until_listed(&name);
                 self.mark(&name, true);
             }
             _ => {
@@ -445,6 +455,8 @@ fn mixed_trouble(rule: &'static str) {
     fleet.thaw(u64::MAX);
     let drained = fleet.workers.values().filter(|worker| worker.drained).map(|worker| worker.name.clone());
     for name in drained.collect::<Vec<_>>() {
+        // The store may have forgotten it while it was stopped. Then it brings its mark back.
+        fleet.until_listed(&name);
         fleet.mark(&name, false);
     }
     fleet.troubles.push(now());

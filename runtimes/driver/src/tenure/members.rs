@@ -103,6 +103,8 @@ impl Tenure {
 
     /// Has the instances of this name drain, or no longer: an operator's wish, which they hear of with their next
     /// heartbeat, and at once where the store has hints. Tells whom it concerns; nobody if no such instance is listed.
+    /// It is also taken back from those that are not listed any more while the store remembers them, for twice their TTL:
+    /// it would come back with them. After that an instance that comes back and knows of a mark makes it again.
     ///
     /// They stay members, and go on when it is taken back. A process that is started later under the same name is not
     /// concerned.
@@ -114,7 +116,8 @@ impl Tenure {
         self.look(|answer| Look::Mark(mark, answer)).await
     }
 
-    /// Like [`mark`](Tenure::mark), for one process among those of its name; tells whether it is listed.
+    /// Like [`mark`](Tenure::mark), for one process among those of its name; tells whether it is listed, or the drain was taken
+    /// back from it while it was remembered.
     ///
     /// # Errors
     /// [`RequestError`].
