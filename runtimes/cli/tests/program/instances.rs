@@ -94,12 +94,12 @@ fn instances_are_listed_with_what_they_hold_until_they_leave() {
 fn an_operator_drains_an_instance_and_takes_it_back() {
     let place = Place::new();
     // Nothing waits for a heartbeat that is due by time alone.
-    let mut one = worker(&place, "one", &["--member-ttl", "30m", "--heartbeat", "10m"], &["x"]);
+    let mut one = worker(&place, "one", &["--member-ttl", "3m", "--heartbeat", "80s"], &["x"]);
     one.stdout.wait_for("started x");
     let mut other = worker(&place, "other", &[], &["x"]);
     until_state(&place, "other", "active");
 
-    let (code, err) = drain(&place, &["one", "--wait=1m"]);
+    let (code, err) = drain(&place, &["one", "--wait=30s"]);
     assert_eq!(code, Some(0), "{err}");
     assert!(
         err.contains(&format!("(process {}) is to drain", one.pid())) && err.contains("drained:"),
