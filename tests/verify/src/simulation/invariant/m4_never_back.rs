@@ -10,16 +10,16 @@ use crate::store::MemberAct;
 /// M4: "Joined never changes; views never go back."
 ///
 /// A store that has lost its members may say another time to a process that has not heard the first one, and its
-/// versions begin with its wall clock.
+/// versions begin anew with its wall clock: whoever has a view from before goes down to one from after, and from no other.
 #[derive(Default)]
 pub(super) struct NeverBack {
     /// By process: when it joined, as the store has said.
     joined: BTreeMap<usize, Timestamp>,
     /// By process: the version of its view.
     versions: BTreeMap<usize, u64>,
-    /// How often the store has lost its members, and how often it had when a process last went back.
+    /// How often the store has lost its members, and how often it had when it told a version last.
     forgotten: u64,
-    back: BTreeMap<usize, u64>,
+    told: BTreeMap<u64, u64>,
 }
 
 impl Invariant for NeverBack {
@@ -34,6 +34,7 @@ impl Invariant for NeverBack {
             }
             Fact::MemberExecuted { life, act: MemberAct::Beat(beat), before, outcome, .. } => {
                 let Ok(Answer::Heartbeat(presence)) = outcome else { return Ok(()) };
+                self.told.insert(presence.version, self.forgotten);
                 let known = self.joined.insert(*life, presence.joined);
                 // What is forgotten is as the process knows it; if it has never heard, nobody does.
                 let anew = before.is_none() && beat.joined.is_none_or(|joined| joined == presence.joined);
@@ -45,10 +46,9 @@ impl Invariant for NeverBack {
                 let life = world.members[*member].life;
                 let before = self.versions.insert(life, *version);
                 let rises = before.is_none_or(|before| before < *version);
-                let excused = !rises && self.back.insert(life, self.forgotten) != Some(self.forgotten);
-                ensure(rises || (excused && self.forgotten > 0), || {
-                    format!("node {member} goes from view {before:?} to {version}")
-                })
+                let told = |version: u64| self.told.get(&version).copied().unwrap_or_default();
+                let anew = before.is_some_and(|before| told(before) < told(*version));
+                ensure(rises || anew, || format!("node {member} goes from view {before:?} to {version}"))
             }
             _ => Ok(()),
         }
