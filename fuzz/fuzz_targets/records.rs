@@ -209,6 +209,7 @@ impl<'a> Arbitrary<'a> for Member {
             flag(bytes)?,
             flag(bytes)?,
             flag(bytes)?,
+            flag(bytes)?,
             Cell::Blob(vec![7; 8 * bytes.int_in_range(0..=3)?]),
             Cell::Blob(if bytes.arbitrary()? { b"\x01a\x02bc".into() } else { Vec::new() }),
             Cell::Blob(bytes.arbitrary::<[u8; 16]>()?.into()),

@@ -13,7 +13,7 @@ use crate::members::{self, COLUMNS};
 use crate::schema::ROW_FORMAT;
 
 /// A row of the table of members: its columns in the order of the documentation.
-pub type MemberRow = [Cell; 20];
+pub type MemberRow = [Cell; 21];
 
 /// What is done with a store in which the rows stand.
 #[derive(Clone, Copy, Debug)]
