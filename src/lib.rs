@@ -157,6 +157,13 @@
 //! `tokio`: the runtime. `sqlite`: the embedded store, for the processes of one machine. `memory`: the store in
 //! one process. These are on by default. `cron`: cron schedules with time zones.
 
+#[cfg(any(feature = "tokio", feature = "smol"))]
+pub mod blocking;
+#[cfg(doc)]
+pub mod guide;
+pub mod prelude;
+#[cfg(feature = "smol")]
+pub mod smol;
 mod url;
 
 #[cfg(feature = "cron")]
@@ -184,6 +191,9 @@ pub use tenure_driver::{
 pub use tenure_memory::MemoryStore;
 #[cfg(all(feature = "sqlite", unix))]
 pub use tenure_sqlite::{SqliteOptions, SqliteStore};
+#[cfg(feature = "testing")]
+#[doc(inline)]
+pub use tenure_testing as testing;
 #[cfg(feature = "tokio")]
 pub use tenure_tokio::Tokio;
 pub use url::{ConnectError, store};

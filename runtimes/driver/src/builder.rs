@@ -22,6 +22,7 @@ use crate::tenure::{Shared, Tenure, resolve};
 #[must_use = "nothing runs before `start`"]
 pub struct Builder<R, S = NoStore> {
     runtime: R,
+    own_thread: bool,
     store: S,
     instance: Option<String>,
     lease: LeaseConfig,
@@ -44,6 +45,7 @@ impl<R: Runtime> Builder<R> {
     pub fn new(runtime: R) -> Self {
         Self {
             runtime,
+            own_thread: false,
             store: NoStore,
             instance: None,
             lease: LeaseConfig::default(),
@@ -56,9 +58,18 @@ impl<R: Runtime> Builder<R> {
 
     /// Keeps the leases, timers and records in this store.
     pub fn store<S: Store>(self, store: S) -> Builder<R, S> {
-        let Self { runtime, store: NoStore, instance, lease, shutdown_budget, member, labels, schedules } =
-            self;
-        Builder { runtime, store, instance, lease, shutdown_budget, member, labels, schedules }
+        let Self {
+            runtime,
+            own_thread,
+            store: NoStore,
+            instance,
+            lease,
+            shutdown_budget,
+            member,
+            labels,
+            schedules,
+        } = self;
+        Builder { runtime, own_thread, store, instance, lease, shutdown_budget, member, labels, schedules }
     }
 }
 
@@ -67,6 +78,13 @@ impl<R: Runtime, S> Builder<R, S> {
     /// with the same name still are strangers to each other.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
+        self
+    }
+
+    /// Renews the leases on a thread of their own, which does nothing else and ends with the [`Tenure`]: for programs that
+    /// block their runtime's threads for longer than a lease lives. The program's work stays where it is.
+    pub const fn on_own_thread(mut self) -> Self {
+        self.own_thread = true;
         self
     }
 
@@ -116,7 +134,12 @@ impl<R: Runtime, S: Store> Builder<R, S> {
     /// # Errors
     /// [`StartError`].
     pub fn start(self) -> Result<Tenure, StartError> {
-        self.runtime.check().map_err(StartError::Runtime)?;
+        let runtime = if self.own_thread {
+            self.runtime.on_own_thread().map_err(|error| StartError::Thread(error.to_string()))?
+        } else {
+            self.runtime
+        };
+        runtime.check().map_err(StartError::Runtime)?;
         let store = AnyStore::new(self.store);
         let limits = store.limits();
         resolve(&self.lease, &limits)?;
@@ -146,17 +169,17 @@ impl<R: Runtime, S: Store> Builder<R, S> {
         let members = Members::new(member, fleet::Tie(Arc::clone(&fleet)));
         let jitter = SplitMix::new(seed as u64);
         let driver = Driver::new(
-            self.runtime.clone(),
+            runtime.clone(),
             store,
             Me { identity: identity.clone(), metadata, members },
             jitter,
             inbox,
             Arc::clone(&stats),
         );
-        self.runtime.spawn(Box::pin(driver));
+        runtime.spawn(Box::pin(driver));
         Ok(Tenure::new(Shared {
             identity,
-            clock: Arc::new(self.runtime),
+            clock: Arc::new(runtime),
             requests,
             limits,
             config: self.lease,
@@ -190,6 +213,9 @@ pub enum StartError {
     /// The runtime can't be used from here.
     #[error("{0}")]
     Runtime(String),
+    /// There is no thread for the renewals.
+    #[error("the operating system gave no thread to renew the leases on: {0}")]
+    Thread(String),
     /// The instance's name can't be used.
     #[error(transparent)]
     Name(#[from] NameError),

@@ -1,5 +1,6 @@
 //! What the driver needs of an async runtime.
 
+use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,7 +9,8 @@ use tenure_core::Instant;
 
 /// An async runtime: it runs tasks, waits, and tells the time.
 ///
-/// Sealed until 1.0: the runtimes of this workspace implement it, `tenure-tokio` for tokio.
+/// Sealed until 1.0: the runtimes of this workspace implement it, `tenure-tokio` for tokio and `tenure-smol`
+/// for smol.
 pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// See [`Runtime::alarm`].
     type Alarm: Alarm;
@@ -21,6 +23,12 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
 
     /// The runtime in which this is called, for work of whoever calls it; this very one outside of any.
     fn here(&self) -> Self;
+
+    /// A new one of the same kind, on a thread of its own, for the driver and nothing else. The thread ends with the driver.
+    ///
+    /// # Errors
+    /// What the operating system says if it has no descriptors left.
+    fn on_own_thread(&self) -> io::Result<Self>;
 
     /// Waits until the clock has reached `at`; late after a sleep of the machine by at most a second.
     ///

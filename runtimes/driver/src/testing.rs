@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -250,6 +251,10 @@ impl Runtime for TestRuntime {
 
     fn here(&self) -> Self {
         self.0.lock().guest.clone().unwrap_or_else(|| self.clone())
+    }
+
+    fn on_own_thread(&self) -> io::Result<Self> {
+        Ok(self.clone())
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {

@@ -41,19 +41,6 @@ impl Tokio {
         Self { handle: Handle::try_current().ok(), own: None }
     }
 
-    /// A new runtime on a thread of its own, which renews the leases of one [`Tenure`] and does nothing else:
-    /// for programs that block their runtime's threads for longer than a lease lives. The thread ends with the
-    /// `Tenure`.
-    ///
-    /// [`Tenure`]: tenure_driver::Tenure
-    ///
-    /// # Errors
-    /// What the operating system says if it has no descriptors left.
-    pub fn on_own_thread() -> io::Result<Self> {
-        let (own, handle) = OwnThread::new()?;
-        Ok(Self { handle: Some(handle), own: Some(own) })
-    }
-
     /// The runtime of whoever waits: that of the driver may be another one, and stuck or gone.
     fn near(&self) -> Option<Handle> {
         Handle::try_current().ok().or_else(|| self.handle.clone())
@@ -79,6 +66,11 @@ impl Runtime for Tokio {
 
     fn here(&self) -> Self {
         Self { handle: self.near(), own: None }
+    }
+
+    fn on_own_thread(&self) -> io::Result<Self> {
+        let (own, handle) = OwnThread::new()?;
+        Ok(Self { handle: Some(handle), own: Some(own) })
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getpid, kill_process};
 use tenure_driver::core::StopReason;
 use tenure_driver::store_contract::SimpleStore;
-use tenure_driver::{AcquireError, Builder, Ctx, RequestError, WorkerStatus};
+use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime as _, WorkerStatus};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
@@ -20,7 +20,7 @@ fn a_second_signal_is_heard_though_the_thread_of_the_leases_has_ended() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = MemoryStore::new();
-    let tenure = Builder::new(Tokio::on_own_thread().unwrap()).store(store).start().unwrap();
+    let tenure = Builder::new(Tokio::current().on_own_thread().unwrap()).store(store).start().unwrap();
     let result = runtime.block_on(tenure.scope(async |tenure| {
         tenure.acquire("a").await.unwrap().release().await.unwrap();
         kill_process(getpid(), Signal::TERM).unwrap();
@@ -80,7 +80,7 @@ fn a_signal_drains_a_worker_and_its_scope_ends_with_it() {
         let store = MemoryStore::new();
         let tokio = {
             let _entered = runtime.enter();
-            if own { Tokio::on_own_thread().unwrap() } else { Tokio::current() }
+            if own { Tokio::current().on_own_thread().unwrap() } else { Tokio::current() }
         };
         let tenure = Builder::new(tokio).store(store.handle()).start().unwrap();
         let (sender, told) = std::sync::mpsc::channel();

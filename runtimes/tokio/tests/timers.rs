@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use tenure_driver::core::{LeaseConfig, Overlap};
 use tenure_driver::store_contract::{RunOutcome, RunState};
-use tenure_driver::{Builder, Ctx, PeriodicStatus, Tenure, clock};
+use tenure_driver::{Builder, Ctx, PeriodicStatus, Runtime as _, Tenure, clock};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 
@@ -26,7 +26,7 @@ fn everywhere<F: Future<Output = ()>>(test: impl Fn(fn() -> Tokio) -> F) {
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let many = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     for runtime in [&one, &many] {
-        for tokio in [Tokio::current, || Tokio::on_own_thread().unwrap()] {
+        for tokio in [Tokio::current, || Tokio::current().on_own_thread().unwrap()] {
             let test = async { tokio::time::timeout(GENEROUS, test(tokio)).await };
             runtime.block_on(test).expect("it takes for ever");
         }
@@ -101,7 +101,7 @@ fn each_tick_is_run_once_by_several_instances_and_recorded() {
 fn a_run_that_blocks_its_thread_for_a_while_holds_up_no_other_job() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let tenure = start(Tokio::on_own_thread().unwrap(), &MemoryStore::new());
+        let tenure = start(Tokio::current().on_own_thread().unwrap(), &MemoryStore::new());
         let (unblock, blocked) = std::sync::mpsc::channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
         let blocking = tenure

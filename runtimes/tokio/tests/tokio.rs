@@ -251,9 +251,8 @@ fn blocking_the_only_thread_for_half_the_ttl_is_survived_and_for_twice_the_ttl_n
 #[test]
 fn with_a_thread_of_its_own_a_lease_survives_a_program_that_blocks() {
     one_thread().block_on(async {
-        let runtime = Tokio::on_own_thread().unwrap();
-        let builder = Builder::new(runtime).lease(LeaseConfig::new(TTL)).store(MemoryStore::new());
-        let tenure = builder.start().unwrap();
+        let builder = Builder::new(Tokio::current()).on_own_thread();
+        let tenure = builder.lease(LeaseConfig::new(TTL)).store(MemoryStore::new()).start().unwrap();
         let lease = tenure.acquire("a").await.unwrap();
         block(TTL * 2);
         assert!(lease.is_valid());
@@ -262,7 +261,7 @@ fn with_a_thread_of_its_own_a_lease_survives_a_program_that_blocks() {
         lease.release().await.unwrap();
         tenure.shutdown().await.unwrap();
         // One that is never used, dropped inside of another runtime.
-        drop(Tokio::on_own_thread().unwrap());
+        drop(Tokio::current().on_own_thread().unwrap());
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use tenure_driver::core::{LeaseConfig, Restart};
 use tenure_driver::store_contract::SimpleStore;
-use tenure_driver::{Builder, Ctx, DrainError, Tenure, Worker, WorkerStatus, clock};
+use tenure_driver::{Builder, Ctx, DrainError, Runtime as _, Tenure, Worker, WorkerStatus, clock};
 use tenure_memory::MemoryStore;
 use tenure_tokio::Tokio;
 use tokio::runtime::Runtime;
@@ -83,7 +83,7 @@ fn work_that_blocks_one_of_several_threads_is_named_stuck_and_keeps_its_lease_un
 #[test]
 fn work_that_blocks_the_only_thread_is_named_stuck_and_keeps_its_lease_until_it_ends() {
     let store = MemoryStore::new();
-    let tenure = start(Tokio::on_own_thread().unwrap(), &store);
+    let tenure = start(Tokio::current().on_own_thread().unwrap(), &store);
     let (sender, started) = mpsc::channel();
     let only = tenure.clone();
     let (done, until) = oneshot::channel::<()>();
@@ -106,7 +106,7 @@ fn work_that_blocks_the_only_thread_is_named_stuck_and_keeps_its_lease_until_it_
 fn with_a_thread_of_its_own_for_the_leases_work_runs_on_the_callers_and_may_block_there() {
     for runtime in [one_thread(), threads()] {
         let store = MemoryStore::new();
-        let tenure = start(Tokio::on_own_thread().unwrap(), &store);
+        let tenure = start(Tokio::current().on_own_thread().unwrap(), &store);
         let seen = Arc::new(Mutex::new(None));
         let found = Arc::clone(&seen);
         let work = move |ctx: Ctx| {
@@ -133,8 +133,9 @@ fn with_a_thread_of_its_own_for_the_leases_work_runs_on_the_callers_and_may_bloc
 fn work_that_is_started_outside_of_any_runtime_runs_where_the_leases_are_renewed() {
     for own in [false, true] {
         let (runtime, store) = (threads(), MemoryStore::new());
-        let tokio =
-            runtime.block_on(async { if own { Tokio::on_own_thread().unwrap() } else { Tokio::current() } });
+        let tokio = runtime.block_on(async {
+            if own { Tokio::current().on_own_thread().unwrap() } else { Tokio::current() }
+        });
         let tenure = {
             let _entered = runtime.enter();
             start(tokio, &store)
@@ -158,7 +159,7 @@ fn work_that_is_started_outside_of_any_runtime_runs_where_the_leases_are_renewed
 fn a_worker_ends_with_the_runtime_of_its_work_and_others_take_over() {
     for runtime in [one_thread(), threads()] {
         let store = MemoryStore::new();
-        let tenure = start(Tokio::on_own_thread().unwrap(), &store);
+        let tenure = start(Tokio::current().on_own_thread().unwrap(), &store);
         let (begins, begun) = oneshot::channel();
         let begins = Mutex::new(Some(begins));
         let work = move |_: Ctx| {

@@ -1,0 +1,1 @@
+//! Tenure on smol.

@@ -1,0 +1,1 @@
+//! Virtual time and faults, for the tests of programs that use Tenure.

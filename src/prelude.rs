@@ -1,0 +1,1 @@
+//! What most programs name: `use tenure::prelude::*;`.

@@ -1,0 +1,8 @@
+//! What every runtime of Tenure has to pass.
+//!
+//! The suite knows a runtime by its [`Host`] alone; each runtime's crate brings its hosts, and runs the suite in a build of
+//! its own.
+
+mod host;
+
+pub use host::Host;
