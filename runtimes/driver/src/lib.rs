@@ -6,6 +6,7 @@
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
 
 mod acquire;
+pub mod blocking;
 mod builder;
 mod carrier;
 pub mod clock {

@@ -1,0 +1,1 @@
+//! The handles of plain threads.
