@@ -3,6 +3,10 @@
 //! The suite knows a runtime by its [`Host`] alone; each runtime's crate brings its hosts, and runs the suite in a build of
 //! its own.
 
+mod counted;
 mod host;
+pub mod leaks;
+mod waiting;
 
+pub use counted::{Counted, CountedAlarm, Counts};
 pub use host::Host;
