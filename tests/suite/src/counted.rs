@@ -155,4 +155,8 @@ impl<A: Alarm> Alarm for CountedAlarm<A> {
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         self.alarm.poll_at(at, cx)
     }
+
+    fn clear(&mut self) {
+        self.alarm.clear();
+    }
 }

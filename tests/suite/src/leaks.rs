@@ -15,18 +15,18 @@ use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime, Tenure};
 use tenure_memory::MemoryStore;
 use tenure_sqlite::SqliteStore;
 
+use crate::Host;
 use crate::counted::{Counted, Counts};
 use crate::waiting::{at_most, once, pause, until};
-use crate::Host;
 
 const SEED: u64 = 20_251_130;
 /// Tasks that acquire and release side by side, so that many cycles wait for each other.
 const SIDE_BY_SIDE: u64 = 8;
-/// More cycles than the memory of a process still grows by for other reasons.
+/// After each of them all is at rest, and counted.
 const PHASES: u64 = 5;
-/// How much memory may come with the last fifth of the cycles, in KiB: less than 100 bytes for each of 20,000. What an
-/// allocator takes and gives back by itself is less.
-const GROWTH: u64 = 1536;
+/// How much memory may come with the last fifth of the cycles, in KiB: less than 27 bytes for each of 20,000, so less than
+/// anything on the heap. The store's records of runs are kept, and still come to 50 KiB.
+const GROWTH: u64 = 512;
 
 /// What a process has of the system. All zero where that can't be told.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,9 @@ fn cycles<H: Host, S: Store>(store: S, count: u64, growth: Option<u64>) {
     println!("seed {SEED}");
     let host = H::new();
     // What the runtime makes once, and keeps.
-    host.block_on(async { host.runtime().sleep_until(host.runtime().now() + Duration::from_millis(1)).await });
+    host.block_on(async {
+        host.runtime().sleep_until(host.runtime().now() + Duration::from_millis(1)).await
+    });
     let before = System::now();
     let tasks = host.tasks().unwrap_or_default();
     host.block_on(async {
@@ -103,13 +105,14 @@ fn cycles<H: Host, S: Store>(store: S, count: u64, growth: Option<u64>) {
                 // Threads and descriptors that a store makes with the first request.
                 resting = System::now();
             }
-            until(&host.runtime(), "no more descriptors and threads", || System::now().is_within(resting)).await;
+            until(&host.runtime(), "no more descriptors and threads", || System::now().is_within(resting))
+                .await;
             grown.push(memory());
         }
         let stats = tenure.stats();
         println!("{} cycles, memory after each fifth {grown:?} KiB, {stats:?}", done.load(Ordering::Relaxed));
         assert_eq!(done.load(Ordering::Relaxed), count / PHASES / SIDE_BY_SIDE * PHASES * SIDE_BY_SIDE);
-        assert!(stats.acquired > count / 3 && stats.runs > count / 200 && stats.ticks + stats.claims > 0);
+        assert!(stats.acquired > count / 3 && stats.runs > count / 1000 && stats.ticks + stats.claims > 0);
         if let (Some(growth), [.., last, end]) = (growth, &grown[..]) {
             assert!(*end <= last + growth, "the memory grows with the cycles: {grown:?} KiB");
         }
@@ -129,7 +132,8 @@ fn cycles<H: Host, S: Store>(store: S, count: u64, growth: Option<u64>) {
 async fn at_rest<H: Host>(host: &H, tenure: &Tenure, counts: &Counts, tasks: usize) {
     let runtime = host.runtime();
     // A coordinator has made it a member, which stays one until the shutdown.
-    until(&runtime, "all is given back", || tenure.stats().open <= usize::from(tenure.view().is_some())).await;
+    until(&runtime, "all is given back", || tenure.stats().open <= usize::from(tenure.view().is_some()))
+        .await;
     until(&runtime, "nothing is under way", || tenure.stats().in_flight == 0).await;
     until(&runtime, "no run is recorded any more", || tenure.stats().recording == 0).await;
     until(&runtime, "only the driver is a task", || {
@@ -273,7 +277,8 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
             if how / 4 % 2 == 0 { job.drain().await } else { job.stop().await }.expect("it ends");
         }
         4 => {
-            let shares = tenure.coordinate([&name, "shared"], work).drain_timeout(soon).hold_down(Duration::ZERO);
+            let shares =
+                tenure.coordinate([&name, "shared"], work).drain_timeout(soon).hold_down(Duration::ZERO);
             let shares = shares.start().expect("it can be started");
             let _ended = Ended(|| drop(shares.stop().now_or_never()));
             let mut changed = pin!(shares.changed());
