@@ -6,13 +6,17 @@
 //! its hosts, and runs the suite in a build of its own.
 
 mod api;
+mod counted;
 mod host;
+pub mod leaks;
 mod leases;
+mod waiting;
 mod with_futures;
 
 pub use api::{
     Api, Coordinator, Ctx, GENEROUS, JobRun, Lease, Periodic, Setup, TTL, Task, Tenure, Timer, Worker,
 };
+pub use counted::{Counted, CountedAlarm, Counts};
 pub use host::Host;
 pub use with_futures::Futures;
 
