@@ -82,8 +82,8 @@
 use tenure_driver::{Builder, Runtime};
 
 pub use tenure_driver::blocking::{
-    Acquire, Coordinator, CoordinatorSetup, Ctx, JobRun, Jobs, Lease, Periodic, PeriodicSetup, Renewals, RunSetup,
-    Signal, Tenure, TimedOut, Timer, TimerSetup, Worker, WorkerSetup,
+    Acquire, Coordinator, CoordinatorSetup, Ctx, JobRun, Jobs, Lease, Periodic, PeriodicSetup, Renewals,
+    RunSetup, Signal, Tenure, TimedOut, Timer, TimerSetup, Worker, WorkerSetup,
 };
 
 use crate::{ConnectError, schedule, store, url};

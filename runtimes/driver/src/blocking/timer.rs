@@ -66,10 +66,7 @@ impl Timer {
     ///
     /// # Errors
     /// [`TimedOut`]: it has not. Nothing is missed by that.
-    pub fn next_timeout(
-        &mut self,
-        limit: Duration,
-    ) -> Result<Option<Result<DueTick, TimerError>>, TimedOut> {
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Result<DueTick, TimerError>>, TimedOut> {
         wait_at_most(self.0.next(), limit)
     }
 }
