@@ -71,6 +71,9 @@ macro_rules! suite {
     (plain threads: $api:ty) => {
         $crate::__suite_tests!(any, $api);
     };
+    (shared: $host:ty) => {
+        $crate::__suite_tests!(any, $crate::Futures<$host>);
+    };
     (several threads: $host:ty) => {
         const _: () = assert!(!<$host as $crate::Host>::ONE_THREAD);
         $crate::__suite_tests!(any, $crate::Futures<$host>);
