@@ -8,6 +8,7 @@
 mod acquire;
 #[doc(hidden)]
 pub mod alarm;
+pub mod blocking;
 mod builder;
 mod carrier;
 pub mod clock {

@@ -136,7 +136,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        WorkerSetup::new(self, name, work)
+        WorkerSetup::new(self, name, Work::new(work))
     }
 
     /// A timer: each of its ticks comes to every instance that has it. Set it up and [`start`](TimerSetup::start) it; the
@@ -203,7 +203,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        PeriodicSetup::new(self, name, schedule, work)
+        PeriodicSetup::new(self, name, schedule, Work::new(work))
     }
 
     /// The records of what jobs did.
