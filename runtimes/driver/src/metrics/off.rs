@@ -6,7 +6,6 @@ use crate::carrier::What;
 use crate::stats::Stats;
 
 /// Records nothing.
-#[expect(clippy::unused_self, reason = "as with the feature")]
 pub(crate) struct Metrics;
 
 #[expect(clippy::unused_self, reason = "they do something with the feature")]
