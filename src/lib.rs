@@ -32,9 +32,9 @@ mod url;
 
 // The handles, and what sets them up.
 pub use tenure_driver::{
-    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, JobRun, Jobs, Lease,
-    NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Renewals, RunSetup, Share, Signal,
-    Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup, WorkerStatus,
+    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, Durations, JobRun,
+    Jobs, Lease, Losses, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Releases,
+    Renewals, RunSetup, Share, Signal, Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup, WorkerStatus,
 };
 
 // Settings and rules.
