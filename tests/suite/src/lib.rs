@@ -5,6 +5,7 @@
 
 mod counted;
 mod host;
+pub mod idle;
 pub mod leaks;
 mod waiting;
 
