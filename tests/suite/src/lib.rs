@@ -4,6 +4,7 @@
 //! its own.
 
 mod counted;
+pub mod dropping;
 mod host;
 pub mod idle;
 pub mod leaks;
