@@ -11,13 +11,13 @@ use futures::FutureExt;
 use futures::future::join_all;
 use tenure_driver::core::{Jitter, LeaseConfig, SplitMix};
 use tenure_driver::store_contract::Store;
-use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime, Tenure};
+use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime, Tenure, WorkerStatus};
 use tenure_memory::MemoryStore;
 use tenure_sqlite::SqliteStore;
 
 use crate::Host;
 use crate::counted::{Counted, Counts};
-use crate::waiting::{at_most, once, pause, until};
+use crate::waiting::{at_most, at_most_woken, once, pause, until};
 
 const SEED: u64 = 20_251_130;
 /// Tasks that acquire and release side by side, so that many cycles wait for each other.
@@ -116,7 +116,8 @@ fn cycles<H: Host, S: Store>(store: S, count: u64, growth: Option<u64>) {
         let stats = tenure.stats();
         println!("{} cycles, memory after each fifth {grown:?} KiB, {stats:?}", done.load(Ordering::Relaxed));
         assert_eq!(done.load(Ordering::Relaxed), count / PHASES / SIDE_BY_SIDE * PHASES * SIDE_BY_SIDE);
-        assert!(stats.acquired > count / 3 && stats.runs > count / 1000 && stats.ticks + stats.claims > 0);
+        assert!(stats.acquired > count / 3 && stats.runs > count / 1000, "{stats:?}");
+        assert!(stats.ticks > 0 && stats.claims > 0, "{stats:?}");
         if let (Some(growth), [.., last, end]) = (growth, &grown[..]) {
             assert!(*end <= last + growth, "the memory grows with the cycles: {grown:?} KiB");
         }
@@ -178,19 +179,27 @@ async fn one_of_many(tenure: &Tenure, random: &mut SplitMix, done: &AtomicU64) {
     };
     let (how, polls) = (random.below(1 << 20), random.below(14));
     let mut cycle = pin!(cycle(tenure, &name, how));
-    if random.below(2) == 0 {
-        cycle.await;
-    } else {
-        at_most(polls, cycle.as_mut()).await;
+    match random.below(4) {
+        0 | 1 => cycle.await,
+        2 => {
+            at_most(polls, cycle.as_mut()).await;
+        }
+        _ => {
+            at_most_woken(polls / 2, cycle.as_mut()).await;
+        }
     }
     if random.below(50) == 0 {
         // Polled for longer, since it takes more turns to get anywhere.
         let (kind, how, polls) = (random.below(9), random.below(1 << 20), random.below(40));
         let mut beside = pin!(beside(tenure, kind, how));
-        if random.below(2) == 0 {
-            beside.await;
-        } else {
-            at_most(polls, beside.as_mut()).await;
+        match random.below(4) {
+            0 | 1 => beside.await,
+            2 => {
+                at_most(polls, beside.as_mut()).await;
+            }
+            _ => {
+                at_most_woken(polls / 2, beside.as_mut()).await;
+            }
         }
     }
     done.fetch_add(1, Ordering::Relaxed);
@@ -264,8 +273,12 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
         0 | 1 => {
             let worker = tenure.worker(&name, work).drain_timeout(soon).start().expect("it can be started");
             let _ended = Ended(|| drop(worker.stop().now_or_never()));
+            // Some are let work before, the others are caught at whatever they do.
+            while how / 8 % 2 == 0 && worker.status() == WorkerStatus::Waiting {
+                pause().await;
+            }
             let mut ended = pin!(worker.ended());
-            assert!(at_most(how / 4 % 9, ended.as_mut()).await.is_none() || how % 4 < 2);
+            assert!(at_most(how / 4 % 9, ended.as_mut()).await.is_none());
             if how / 4 % 2 == 0 { worker.drain().await } else { worker.stop().await }.expect("it ends");
         }
         2 => {
@@ -278,7 +291,10 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
             let _ended = Ended(|| drop(job.stop().now_or_never()));
             let mut ended = pin!(job.ended());
             // Long enough for some to have runs.
-            assert!(at_most(how / 4 % 200, ended.as_mut()).await.is_none());
+            let end = tenure.now() + soon * u32::try_from(how / 4 % 8).unwrap_or_default();
+            while tenure.now() < end {
+                assert!(at_most(1, ended.as_mut()).await.is_none());
+            }
             if how / 4 % 2 == 0 { job.drain().await } else { job.stop().await }.expect("it ends");
         }
         4 => {
