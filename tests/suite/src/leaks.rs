@@ -274,12 +274,13 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
             let worker = tenure.worker(&name, work).drain_timeout(soon).start().expect("it can be started");
             let _ended = Ended(|| drop(worker.stop().now_or_never()));
             // Some are let work before, the others are caught at whatever they do.
-            while how / 8 % 2 == 0 && worker.status() == WorkerStatus::Waiting {
+            while (how / 8).is_multiple_of(2) && worker.status() == WorkerStatus::Waiting {
                 pause().await;
             }
             let mut ended = pin!(worker.ended());
             assert!(at_most(how / 4 % 9, ended.as_mut()).await.is_none());
-            if how / 4 % 2 == 0 { worker.drain().await } else { worker.stop().await }.expect("it ends");
+            if (how / 4).is_multiple_of(2) { worker.drain().await } else { worker.stop().await }
+                .expect("it ends");
         }
         2 => {
             let mut timer = tenure.timer(&name, soon * 4).start().expect("it can be started");
@@ -295,7 +296,7 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
             while tenure.now() < end {
                 assert!(at_most(1, ended.as_mut()).await.is_none());
             }
-            if how / 4 % 2 == 0 { job.drain().await } else { job.stop().await }.expect("it ends");
+            if (how / 4).is_multiple_of(2) { job.drain().await } else { job.stop().await }.expect("it ends");
         }
         4 => {
             let shares =
@@ -305,7 +306,8 @@ async fn beside(tenure: &Tenure, kind: u64, how: u64) {
             let mut changed = pin!(shares.changed());
             let _changed = at_most(how / 4 % 9, changed.as_mut()).await;
             shares.add("another").await.expect("the name is fine");
-            if how / 4 % 2 == 0 { shares.drain().await } else { shares.stop().await }.expect("it ends");
+            if (how / 4).is_multiple_of(2) { shares.drain().await } else { shares.stop().await }
+                .expect("it ends");
         }
         5 => {
             let run = tenure.jobs().begin(&name).start().await.expect("the store has records");

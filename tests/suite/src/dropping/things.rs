@@ -1,4 +1,5 @@
 //! One of everything that a user may hold, in the states that make a difference.
+#![expect(clippy::async_yields_async, reason = "these futures are what is to be dropped, not awaited")]
 
 use std::future::{Future, IntoFuture, pending};
 use std::pin::Pin;
