@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tenure_driver::{Runtime, clock};
 
-/// No wait ends by it unless something is wrong.
-pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
+use crate::api::GENEROUS;
 
 /// Waits until the condition holds; looks again every few milliseconds.
 pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: impl FnMut() -> bool) {
