@@ -7,7 +7,9 @@
 
 mod api;
 mod counted;
+pub mod dropping;
 mod host;
+pub mod idle;
 pub mod leaks;
 mod leases;
 mod waiting;
