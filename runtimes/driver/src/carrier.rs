@@ -81,8 +81,8 @@ struct Waiting {
 }
 
 struct Batch {
-    /// The operations without an outcome.
-    open: HashMap<usize, Origin>,
+    /// The operations without an outcome; in order, so that one run of a test is like another.
+    open: BTreeMap<usize, Origin>,
     /// Whether the store's future is still there.
     running: bool,
 }
