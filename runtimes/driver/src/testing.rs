@@ -256,14 +256,25 @@ impl TestRuntime {
             if woken.0.load(Ordering::Acquire) {
                 continue;
             }
-            let Some(at) = self.next_sleeper() else { return Err(Stalled::Forever) };
-            if at > limit {
-                self.wake_sleepers(limit);
-                return Err(Stalled::Late);
-            }
-            self.wake_sleepers(at);
-            self.run_until_stalled();
+            self.step(limit)?;
         }
+    }
+
+    /// Moves the time to when the next sleep ends, if that is not later than `limit`, and runs what is due then.
+    ///
+    /// # Errors
+    /// [`Stalled`].
+    ///
+    /// # Panics
+    /// If a task never waits.
+    pub fn step(&self, limit: Instant) -> Result<(), Stalled> {
+        let Some(at) = self.next_sleeper() else { return Err(Stalled::Forever) };
+        self.wake_sleepers(at.min(limit));
+        if at > limit {
+            return Err(Stalled::Late);
+        }
+        self.run_until_stalled();
+        Ok(())
     }
 
     /// From now on whoever calls does so from `guest`.
@@ -301,6 +312,12 @@ impl TestRuntime {
             }
             drop(future);
         }
+    }
+
+    /// Whether the process was [shut down](TestRuntime::shut_down).
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.inner.lock().processes[self.process].ended
     }
 
     /// How many tasks of this process have not ended.
