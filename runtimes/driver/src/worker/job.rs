@@ -11,6 +11,7 @@ use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
 use super::outcome::{Run, Work, caught};
 use super::{Ctx, Place};
 use crate::blocking;
+use crate::events;
 use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
 use crate::periodic;
@@ -126,11 +127,14 @@ impl Job {
     /// Starts the work, unless the clock has reached the fence, and sees to it until it has ended.
     async fn work(&mut self) -> (Exit, Option<String>) {
         let Some(work) = &self.work else { return (Exit::NotStarted, None) };
-        let started = work.start(&self.hold, || Ctx::new(Arc::clone(&self.hold), self.host.run()));
+        let run = self.host.run();
+        let span = events::run_span(&self.hold, run.as_ref().map(|(name, due)| (name, due)));
+        let ctx = || Ctx::new(Arc::clone(&self.hold), run);
+        let started = span.in_scope(|| work.start(&self.hold, ctx));
         let Some(started) = started else { return (Exit::NotStarted, None) };
         self.begun = true;
         let result = match started {
-            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
+            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run, &span).await,
             Err(panic) => Err(panic),
         };
         match result {
@@ -164,25 +168,30 @@ impl Drop for Job {
     }
 }
 
-/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`.
+/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`. What it writes
+/// to the log, also when it is dropped, stands in `span`.
 ///
 /// # Errors
 /// The text of a panic, also of what is dropped.
-async fn watch(mut ending: Ending, run: Run) -> Result<Option<Result<(), String>>, String> {
+async fn watch(
+    mut ending: Ending,
+    run: Run,
+    span: &tracing::Span,
+) -> Result<Option<Result<(), String>>, String> {
     let mut run = Some(run);
     let ended = poll_fn(|cx| {
         if ending.poll_killed(cx).is_ready() {
             return Poll::Ready(Ok(None));
         }
         let Some(run) = run.as_mut() else { return Poll::Pending };
-        match caught(|| run.as_mut().poll(cx)) {
+        match caught(|| span.in_scope(|| run.as_mut().poll(cx))) {
             Ok(poll) => poll.map(|result| Ok(Some(result))),
             Err(panic) => Poll::Ready(Err(panic)),
         }
     })
     .await;
     // What is dropped is the user's, too.
-    match (ended, caught(|| drop(run.take()))) {
+    match (ended, caught(|| span.in_scope(|| drop(run.take())))) {
         (Ok(None | Some(Ok(()))), Err(panic)) => Err(panic),
         (ended, _) => ended,
     }
