@@ -9,8 +9,10 @@ pub mod alarms;
 mod api;
 pub mod coordinators;
 mod counted;
+pub mod dropping;
 pub mod handles;
 mod host;
+pub mod idle;
 pub mod leaks;
 pub mod leases;
 #[cfg(unix)]

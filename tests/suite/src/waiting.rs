@@ -61,3 +61,19 @@ pub(crate) async fn at_most<F: Future + ?Sized>(polls: u64, mut future: Pin<&mut
     }
     None
 }
+
+/// Polls at most so often, whenever it is woken; `None` if that was not enough.
+pub(crate) async fn at_most_woken<F: Future + ?Sized>(
+    polls: u64,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
+}
