@@ -23,7 +23,18 @@
 
 #[cfg(any(feature = "tokio", feature = "smol"))]
 pub mod blocking;
-#[cfg(any(doc, doctest))]
+// Its examples need most features.
+#[cfg(any(
+    all(doc, not(doctest)),
+    all(
+        doctest,
+        feature = "tokio",
+        feature = "memory",
+        feature = "cron",
+        feature = "testing",
+        feature = "metrics"
+    )
+))]
 pub mod guide;
 pub mod prelude;
 #[cfg(feature = "smol")]

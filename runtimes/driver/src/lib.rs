@@ -6,6 +6,9 @@
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
 
 mod acquire;
+#[doc(hidden)]
+pub mod alarm;
+pub mod blocking;
 mod builder;
 mod carrier;
 pub mod clock {

@@ -149,7 +149,7 @@ impl<R: Runtime> Driver<R> {
         let job = Job::new(lease, hold, known.work.clone(), host, self.workers.sender.clone());
         let (runtime, tie) = (Arc::clone(&known.runtime), Arc::clone(&known.tie));
         self.periodics.runs.insert(lease, Running { periodic, subject, since: now, tie, record });
-        runtime.spawn(Box::pin(job.run()));
+        job.start(&runtime);
     }
 
     pub(super) fn run_ended(&mut self, now: Instant, run: Running, ended: Ended) {

@@ -131,7 +131,7 @@ impl<R: Runtime> Driver<R> {
         known.tie.works(token);
         let host = Host::Worker(known.tie.0.clone());
         let job = Job::new(lease, hold, work, host, self.workers.sender.clone());
-        known.runtime.spawn(Box::pin(job.run()));
+        job.start(&known.runtime);
     }
 
     fn work_ended(&mut self, now: Instant, ended: Ended) {

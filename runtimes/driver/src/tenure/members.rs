@@ -67,7 +67,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        CoordinatorSetup::new(self, workloads, work)
+        CoordinatorSetup::new(self, workloads, Work::new(work))
     }
 
     /// Joins the fleet: heartbeats show from now on that this instance is alive, until [`shutdown`](Tenure::shutdown).

@@ -1,18 +1,21 @@
-//! One run of the work of a worker or a periodic job, as a task.
+//! One run of the work of a worker or a periodic job, as a task or on a thread.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::thread;
 
 use futures::channel::mpsc;
 use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
 
 use super::outcome::{Run, Work, caught};
 use super::{Ctx, Place};
+use crate::blocking;
 use crate::events;
 use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
 use crate::periodic;
+use crate::runtime::SharedClock;
 
 /// How a run has ended.
 pub(crate) struct Ended {
@@ -89,7 +92,34 @@ impl Job {
         Self { lease, hold, work: Some(work), host, begun: false, end: None, ended }
     }
 
-    pub(crate) async fn run(mut self) {
+    /// Starts it: as a task of the runtime, or on a thread of its own if the work blocks.
+    pub(crate) fn start(self, runtime: &SharedClock) {
+        if self.work.as_ref().is_some_and(Work::blocks) {
+            self.start_on_thread();
+        } else {
+            runtime.spawn(Box::pin(self.run()));
+        }
+    }
+
+    /// The thread can't be stopped, so the run ends where the work returns: the driver hears of it no earlier.
+    fn start_on_thread(self) {
+        let place = Arc::new(Mutex::new(Some(self)));
+        let take = |place: &Mutex<Option<Self>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = Arc::clone(&place);
+        let thread = thread::Builder::new().name("tenure-run".to_owned()).spawn(move || {
+            if let Some(job) = take(&taken) {
+                blocking::wait(job.run());
+            }
+        });
+        if let Err(error) = thread
+            && let Some(mut job) = take(&place)
+        {
+            let text = format!("the operating system gave no thread to run it on: {error}");
+            job.end = Some((Exit::Failed, Some(text)));
+        }
+    }
+
+    async fn run(mut self) {
         let end = self.work().await;
         self.end = Some(end);
     }
