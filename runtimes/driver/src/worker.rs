@@ -60,14 +60,9 @@ pub struct WorkerSetup {
 }
 
 impl WorkerSetup {
-    pub(crate) fn new<W, F>(tenure: &Tenure, name: impl AsRef<str>, work: W) -> Self
-    where
-        W: FnMut(Ctx) -> F + Send + 'static,
-        F: Future + Send + 'static,
-        F::Output: Outcome,
-    {
+    pub(crate) fn new(tenure: &Tenure, name: impl AsRef<str>, work: Work) -> Self {
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        Self { acquire, restart: Restart::Always, delays: None, work: Work::new(work) }
+        Self { acquire, restart: Restart::Always, delays: None, work }
     }
 
     /// Sets the TTL of the lease; the rest of the timing follows from it. See [`LeaseConfig::ttl`].
@@ -432,6 +427,12 @@ impl Ctx {
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
         let mut ending = Ending::new(Arc::clone(&self.hold));
         poll_fn(move |cx| ending.poll_for(cx, |_, over| over))
+    }
+
+    /// Waits, from this call on, on the clock that also counts while the machine sleeps; see [`Tenure::sleep`]. It goes on
+    /// when the work is to end: what waits for long waits for [`draining`](Ctx::draining) as well.
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+        self.hold.sleep(duration)
     }
 
     /// Says that this work ends before its time, though it was not told to: it then counts as stopped, not as complete or

@@ -9,8 +9,8 @@ use tenure_driver::store_contract::SimpleStore;
 use tenure_driver::{Builder, Tenure};
 use tenure_memory::MemoryStore;
 
+use crate::GENEROUS;
 use crate::Host;
-use crate::api::GENEROUS;
 use crate::counted::{Counted, Counts};
 use crate::waiting::until;
 

@@ -8,8 +8,8 @@ use tenure_driver::core::{LeaseConfig, StoreClock};
 use tenure_driver::{Builder, Runtime, Tenure, clock};
 use tenure_memory::MemoryStore;
 
+use crate::GENEROUS;
 use crate::Host;
-use crate::api::GENEROUS;
 use crate::counted::{Counted, Counts};
 use crate::waiting::{once, until};
 

@@ -13,7 +13,7 @@ use tenure_driver::store_contract::Eviction;
 use tenure_driver::{Builder, Ctx, Lease, Runtime, Tenure};
 use tenure_memory::MemoryStore;
 
-use crate::api::GENEROUS;
+use crate::GENEROUS;
 use crate::waiting::{at_most, once, pause};
 
 /// Anything that can be dropped.
