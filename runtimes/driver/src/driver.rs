@@ -29,7 +29,9 @@ use tenure_core::{CommandId, Event, Failure, Identity, Instant, Node, Output, Re
 use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError, TimerAnswer};
 
 use crate::carrier::{By, Carrier, Delivery, Origin, What};
+use crate::events;
 use crate::lease::LostReason;
+use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::runtime::{Alarm, Runtime, SharedClock};
 use crate::stats::Stats;
@@ -59,6 +61,8 @@ pub(crate) struct Driver<R: Runtime> {
     runtime: R,
     clock: SharedClock,
     alarm: Option<R::Alarm>,
+    /// The alarm is set, so that it is to be cleared once nothing is waited for.
+    set: bool,
     node: Node<SplitMix>,
     carrier: Carrier,
     hints: Option<Hints>,
@@ -79,6 +83,7 @@ pub(crate) struct Driver<R: Runtime> {
     stage: Stage,
     trouble: Trouble,
     stats: Stats,
+    metrics: Metrics,
     published: Arc<Mutex<Stats>>,
 }
 
@@ -115,6 +120,7 @@ impl<R: Runtime> Driver<R> {
             clock: Arc::new(runtime.clone()),
             runtime,
             alarm: None,
+            set: false,
             node: Node::new(identity, jitter),
             carrier: Carrier::new(store),
             hints: None,
@@ -132,6 +138,7 @@ impl<R: Runtime> Driver<R> {
             stage: Stage::Running,
             trouble: Trouble::default(),
             stats: Stats::default(),
+            metrics: Metrics::new(),
             published,
         }
     }
@@ -165,9 +172,19 @@ impl<R: Runtime> Driver<R> {
             self.members.deadline(),
         ];
         let next = own.into_iter().chain([due, self.leaving_deadline()]);
-        match (next.flatten().min(), &mut self.alarm) {
-            (Some(at), Some(alarm)) => alarm.poll_at(at, cx).is_ready(),
-            _ => false,
+        let Some(alarm) = &mut self.alarm else { return false };
+        let was_set = std::mem::replace(&mut self.set, false);
+        match next.flatten().min() {
+            Some(at) => {
+                let due = alarm.poll_at(at, cx).is_ready();
+                self.set = !due;
+                due
+            }
+            None if was_set => {
+                alarm.clear();
+                false
+            }
+            None => false,
         }
     }
 
@@ -179,7 +196,7 @@ impl<R: Runtime> Driver<R> {
                     let reply = match &result {
                         Ok(()) => Reply::Watching,
                         Err(error) => {
-                            tracing::debug!(target: "tenure", lease = name.as_str(), "no hints: {error}");
+                            events::no_hints(name.as_str(), format_args!("no hints: {error}"));
                             Reply::Failed(error.failure())
                         }
                     };
@@ -206,6 +223,7 @@ impl<R: Runtime> Driver<R> {
             outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
         }
         let id = order.id;
+        self.metrics.answered(order.what, now.saturating_since(order.since), outcome.is_err());
         let event = match &outcome {
             Ok(answer) => answer.event(id),
             Err(error) => {
@@ -244,8 +262,7 @@ impl<R: Runtime> Driver<R> {
         } else if order.by.lease().is_some_and(|lease| self.is_beside(lease)) && *what == What::ClaimTick {
             self.claim_beside_failed(now, subject, error);
         } else {
-            let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
-            tracing::debug!(target: "tenure", lease, timer, tick, ?what, "failed: {error}");
+            events::request_failed(subject, what.name(), format_args!("failed: {error}"));
         }
     }
 
@@ -347,7 +364,7 @@ impl<R: Runtime> Driver<R> {
                 for (_, done) in self.leaving.drain(..) {
                     let _nobody_waits = done.send(Vec::new());
                 }
-                tracing::debug!(target: "tenure", "everything is given back and closed");
+                events::instance_closed();
             }
             Stage::Ended => return false,
         }
@@ -386,6 +403,7 @@ impl<R: Runtime> Driver<R> {
         self.stats.abandoned_requests = counts.abandoned;
         self.stats.stale_replies = counters.stale_replies;
         self.stats.clock_backwards = counters.clock_backwards;
+        self.metrics.publish(&self.stats);
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats;
     }
 }
@@ -427,13 +445,13 @@ impl<R: Runtime> Drop for Driver<R> {
         let unreleased = self.entries.unreleased();
         // Who shut down and was told knows already.
         if !unreleased.is_empty() && !self.told {
-            tracing::warn!(
-                target: "tenure",
+            events::instance_not_released(format_args!(
                 "the runtime ended before {} given back: others must wait for the TTL to run out; call `shutdown` \
                  and await it before the runtime ends",
                 Names(&unreleased),
-            );
+            ));
         }
         self.publish();
+        self.metrics.end();
     }
 }

@@ -43,6 +43,8 @@ struct State {
     /// Without it the operating system gives random numbers.
     random: Option<SplitMix>,
     /// How often anything was polled since the time last moved.
+    polls_now: u64,
+    /// How often tasks were polled in all.
     polls: u64,
 }
 
@@ -57,6 +59,7 @@ impl Default for State {
             processes: vec![Process::default()],
             guest: None,
             random: None,
+            polls_now: 0,
             polls: 0,
         }
     }
@@ -161,6 +164,7 @@ impl TestRuntime {
             let over = {
                 let mut future = task.future.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(running) = future.as_mut() else { continue };
+                self.inner.lock().polls += 1;
                 let ready = running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
                 // A process may have been ended by what it did itself.
                 let ended = self.inner.lock().processes[task.process].ended;
@@ -186,9 +190,9 @@ impl TestRuntime {
 
     fn count_poll(&self, what: impl FnOnce() -> String) {
         let mut state = self.inner.lock();
-        state.polls += 1;
-        if state.polls > MOST_POLLS {
-            state.polls = 0;
+        state.polls_now += 1;
+        if state.polls_now > MOST_POLLS {
+            state.polls_now = 0;
             drop(state);
             panic!(
                 "no time passes, since something never waits: {MOST_POLLS} times something ran at the same time, last \
@@ -219,7 +223,7 @@ impl TestRuntime {
     pub fn block(&self, duration: Duration) {
         let mut state = self.inner.lock();
         state.now = state.now + duration;
-        state.polls = 0;
+        state.polls_now = 0;
     }
 
     /// Runs a future to its end, with all tasks; time passes when everything waits.
@@ -327,6 +331,12 @@ impl TestRuntime {
         state.processes[self.process].tasks.values().filter_map(|task| task.origin).collect()
     }
 
+    /// How often tasks were polled so far.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.inner.lock().polls
+    }
+
     /// How many sleeps are waited for.
     #[must_use]
     pub fn sleepers(&self) -> usize {
@@ -370,7 +380,7 @@ impl TestRuntime {
             let mut state = self.inner.lock();
             if state.now < at {
                 state.now = at;
-                state.polls = 0;
+                state.polls_now = 0;
             }
             while let Some(entry) = state.sleepers.first_entry()
                 && entry.key().0 <= at
@@ -481,12 +491,16 @@ impl Alarm for Sleep {
         drop(old);
         poll
     }
+
+    fn clear(&mut self) {
+        let old = self.place.take().and_then(|place| self.runtime.lock().sleepers.remove(&place));
+        drop(old);
+    }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let old = self.place.take().and_then(|place| self.runtime.lock().sleepers.remove(&place));
-        drop(old);
+        self.clear();
     }
 }
 

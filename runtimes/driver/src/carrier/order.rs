@@ -1,6 +1,6 @@
 //! Operations for the store, and where they come from.
 
-use tenure_core::{CommandId, LeaseKey, TimerKey};
+use tenure_core::{CommandId, Instant, LeaseKey, TimerKey};
 use tenure_store::{Answer, Operation, TimerAct, TimerAnswer, TimerRequest};
 
 use crate::subject::Subject;
@@ -40,6 +40,8 @@ pub(crate) struct Origin {
     pub(crate) by: By,
     pub(crate) subject: Subject,
     pub(crate) what: What,
+    /// When it was ordered.
+    pub(crate) since: Instant,
 }
 
 /// Which operation it is.
@@ -77,6 +79,23 @@ impl What {
         }
     }
 
+    /// For a field in the log and a label of a metric.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::ReadTimer => "read_timer",
+            Self::ChangeTimer => "change_timer",
+            Self::ClaimTick => "claim_tick",
+            Self::RenewClaim => "renew_claim",
+            Self::FinishTick => "finish_tick",
+            Self::ForgetTimer => "forget_timer",
+            Self::Heartbeat => "heartbeat",
+            Self::Leave => "leave",
+        }
+    }
+
     /// Whether an answer is one to this operation.
     pub(crate) const fn fits(self, answer: &Answer) -> bool {
         use TimerAnswer as Timer;
@@ -105,8 +124,8 @@ impl What {
 }
 
 impl Order {
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self, since: Instant) -> Origin {
         let what = What::of(&self.operation);
-        Origin { id: self.id, by: self.by, subject: self.subject.clone(), what }
+        Origin { id: self.id, by: self.by, subject: self.subject.clone(), what, since }
     }
 }

@@ -13,13 +13,15 @@ use super::Driver;
 use super::entries::Host;
 use crate::acquire::Progress;
 use crate::carrier::{By, Order};
+use crate::events;
 use crate::fleet::DrainReason;
 use crate::hold::Hold;
 use crate::lease::LostReason;
+use crate::reason;
 use crate::runtime::Runtime;
 use crate::span::Span;
 use crate::subject::Subject;
-use crate::trouble::Kind;
+use crate::trouble::{Case, Kind};
 use crate::watches::Watch;
 
 impl<R: Runtime> Driver<R> {
@@ -47,7 +49,10 @@ impl<R: Runtime> Driver<R> {
                 } else {
                     return;
                 };
-                tracing::trace!(target: "tenure", about = %subject, %token, "renewing");
+                events::lease_renewing(&subject, token.get());
+                if let Some(entry) = self.entries.of(lease) {
+                    entry.renewing.get_or_insert(now);
+                }
                 self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
             }
             Command::Release { id, lease, n, token, timeout } => {
@@ -64,7 +69,7 @@ impl<R: Runtime> Driver<R> {
                 self.ask_timer(now, id, timer, TimerAct::Change { revision, change }, timeout);
             }
             Command::ClaimTick { id, lease, n, tick, ttl, floor, attempts, overlap, timeout } => {
-                self.claim_beside(lease);
+                self.claim_beside(now, lease);
                 let mut metadata = self.metadata.clone();
                 metadata.text = self.node.text(lease).cloned();
                 let owner = self.node.owner(n);
@@ -103,7 +108,7 @@ impl<R: Runtime> Driver<R> {
 
     fn stop(&mut self, lease: LeaseKey, how: Stop, why: StopReason) {
         let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) else { return };
-        tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, ?how, ?why, "stopping");
+        events::lease_stopping(&hold.subject, hold.token.get(), reason::stop(how), reason::stopped(why));
         match (how, why) {
             // From the fence on nothing revives the guard, though there still is time to end in order.
             (_, StopReason::Fence) => hold.lose(why, LostReason::Expired),
@@ -122,12 +127,16 @@ impl<R: Runtime> Driver<R> {
                 let owner = self.node.owner(n);
                 let text = self.node.text(lease).cloned();
                 let Some(entry) = self.entries.of(lease) else { return };
+                entry.granted = Some(now);
+                let waited = now.saturating_since(entry.since);
+                self.metrics.acquired(entry.subject.is_lease(), waited);
                 match &entry.subject {
                     Subject::Lease(name) => {
                         self.stats.acquired += 1;
-                        tracing::info!(target: "tenure", lease = name.as_str(), %token, "lease acquired");
+                        self.stats.waits.add(waited);
+                        events::lease_acquired(name.as_str(), token.get());
                     }
-                    subject => tracing::debug!(target: "tenure", about = %subject, %token, "claimed"),
+                    subject => events::claim_granted(subject, token.get()),
                 }
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
@@ -145,8 +154,14 @@ impl<R: Runtime> Driver<R> {
             }
             Notice::Renewed { lease, deadlines } => {
                 self.stats.renewed += 1;
-                if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) {
-                    tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, "renewed");
+                let Some(entry) = self.entries.of(lease) else { return };
+                if let Some(since) = entry.renewing.take() {
+                    let took = now.saturating_since(since);
+                    self.stats.renewals.add(took);
+                    self.metrics.renewed(took);
+                }
+                if let Some(hold) = &entry.hold {
+                    events::lease_renewed(&hold.subject, hold.token.get());
                     hold.renew(deadlines);
                 }
             }
@@ -157,7 +172,12 @@ impl<R: Runtime> Driver<R> {
                     let error = self.entries.error(&hold.subject);
                     let text =
                         format_args!("a renewal failed; without one the work must stop in {left}: {error}");
-                    self.trouble.warn(now, Kind::InDoubt, Some(&hold.subject), text);
+                    self.trouble.warn(
+                        now,
+                        Kind::InDoubt,
+                        Case::from(&hold.subject).with_token(hold.token),
+                        text,
+                    );
                 }
             }
             Notice::RenewalStarved { lease, late_by } => {
@@ -174,7 +194,7 @@ impl<R: Runtime> Driver<R> {
             Notice::Waiting { lease, token, until } => {
                 let Some(entry) = self.entries.of(lease) else { return };
                 let (subject, candidate) = (entry.subject.clone(), entry.candidate.clone());
-                tracing::debug!(target: "tenure", about = %subject, ?token, "waiting: it is held");
+                events::lease_waiting(&subject, token.map(Token::get));
                 if let Some(candidate) = candidate {
                     candidate.report(Progress::Waiting { holder: self.entries.holder(&subject), until });
                 }
@@ -195,13 +215,13 @@ impl<R: Runtime> Driver<R> {
             Notice::GrantedTooLate { lease, token } => {
                 let Some(entry) = self.entries.of(lease) else { return };
                 let text = "the store granted it so late that no time for work was left; it is given back";
-                self.trouble.warn(now, Kind::TooLate, Some(&entry.subject), text);
+                self.trouble.warn(now, Kind::TooLate, Case::from(&entry.subject).with_token(token), text);
                 if let Some(candidate) = &entry.candidate {
                     candidate.report(Progress::GrantedTooLate { token });
                 }
             }
             Notice::Failed { lease, why } => self.failed(now, lease, why),
-            Notice::Released { lease, outcome } => self.released(lease, outcome),
+            Notice::Released { lease, outcome } => self.released(now, lease, outcome),
             Notice::Ended { lease } => {
                 // Only a hold that was lost ends without having been released.
                 if let Some(outcome) = self.entries.remove(lease).and_then(|entry| entry.outcome) {
@@ -235,13 +255,20 @@ impl<R: Runtime> Driver<R> {
             Notice::WorkloadDropped { coordinator, worker, why } => self.dropped(coordinator, worker, why),
             Notice::CoordinatorEnded { coordinator } => self.coordinator_ended(coordinator),
             other => {
-                tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know")
+                events::unknown(format_args!("a notice that this version does not know: {other:?}"));
             }
         }
     }
 
     fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
         self.stats.lost += 1;
+        self.stats.losses.add(why);
+        if let Some(entry) = self.entries.of(lease) {
+            let held = entry.granted.take().map(|since| now.saturating_since(since));
+            let is_lease = entry.subject.is_lease();
+            self.stats.holds.extend(held.filter(|_| is_lease));
+            self.metrics.lost(is_lease, reason::lost(why), held);
+        }
         // The guard keeps its hold; for everybody else it is over.
         let Some(hold) = self.entries.unhold(lease) else { return };
         if why == LossReason::NotYours {
@@ -255,7 +282,8 @@ impl<R: Runtime> Driver<R> {
         hold.lose(stop, reason);
         let what = if hold.subject.lease().is_some() { "the lease" } else { "the claim" };
         let text = format_args!("{what} (token {token}) is lost: {reason}");
-        self.trouble.warn(now, Kind::Lost, Some(&hold.subject), text);
+        let case = Case::from(&hold.subject).with_token(token).with_reason(reason::lost(why));
+        self.trouble.warn(now, Kind::Lost, case, text);
     }
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
@@ -271,20 +299,24 @@ impl<R: Runtime> Driver<R> {
             return;
         }
         let error = self.entries.acquire_error(&name, why);
-        tracing::debug!(target: "tenure", "not acquired: {error}");
+        events::lease_not_acquired(name.as_str(), format_args!("not acquired: {error}"));
         let _nobody_waits = grant.send(Err(error));
     }
 
-    fn released(&mut self, lease: LeaseKey, outcome: ReleaseOutcome) {
+    fn released(&mut self, now: Instant, lease: LeaseKey, outcome: ReleaseOutcome) {
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
         entry.record(false);
+        let held = entry.granted.take().map(|since| now.saturating_since(since));
+        self.metrics.released(entry.subject.is_lease(), reason::released(outcome), held);
         match &entry.subject {
             Subject::Lease(name) => {
                 self.stats.released += 1;
-                tracing::info!(target: "tenure", lease = name.as_str(), ?outcome, "lease released");
+                self.stats.releases.add(outcome);
+                self.stats.holds.extend(held);
+                events::lease_released(name.as_str(), reason::released(outcome));
             }
-            subject => tracing::debug!(target: "tenure", about = %subject, ?outcome, "claim ended"),
+            subject => events::claim_ended(subject, reason::released(outcome)),
         }
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);

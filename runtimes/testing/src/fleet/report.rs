@@ -13,7 +13,7 @@ impl Fleet {
             text.push_str("\nthe store is down");
         }
         for (name, instance) in &*self.lock() {
-            text.push_str("\n");
+            text.push('\n');
             line(&mut text, name, instance);
         }
         for record in self.leases() {
