@@ -40,7 +40,9 @@ fn stored(fleet: &Fleet) -> Option<Token> {
 
 /// Who worked when: from the start of a run to when it was dropped or ended, in time since the fleet was made.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<(String, &'static str, Duration)>>>);
+struct Log(Arc<Mutex<Vec<Entry>>>);
+
+type Entry = (String, &'static str, Duration);
 
 impl Log {
     fn note(&self, tenure: &Tenure, what: &'static str) {
