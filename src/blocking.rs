@@ -137,3 +137,8 @@ fn runtime() -> impl Runtime {
 fn runtime() -> impl Runtime {
     tenure_tokio::Tokio::current()
 }
+
+#[cfg(not(feature = "tokio"))]
+fn runtime() -> impl Runtime {
+    tenure_smol::Smol::global()
+}
