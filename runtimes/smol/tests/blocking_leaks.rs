@@ -4,11 +4,12 @@
 
 mod hosts;
 
-use hosts::{OneThread, Threads};
+use hosts::{Global, OneThread, Threads};
 use tenure_suite::plain;
 
 #[test]
 fn plain_threads_leave_nothing_behind() {
     plain::cycles_leave_nothing::<OneThread>();
     plain::cycles_leave_nothing::<Threads>();
+    plain::cycles_leave_nothing::<Global>();
 }

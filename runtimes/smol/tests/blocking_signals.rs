@@ -10,3 +10,7 @@ mod one_thread {
 mod threads {
     tenure_suite::suite!(signals of plain threads: crate::hosts::Threads);
 }
+
+mod global {
+    tenure_suite::suite!(signals of plain threads: crate::hosts::Global);
+}
