@@ -210,6 +210,7 @@
 
 mod check;
 pub mod clock;
+mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -221,6 +222,7 @@ mod timer;
 mod traits;
 
 pub use check::{check_claim_floor, check_floor};
+pub use command::OperationKind;
 pub use error::{StoreError, StoreErrorKind, Topic};
 pub use job::{JobRecord, KeptRun, RunOutcome, RunRecord, RunReport, RunState};
 pub use member::{Changed, DrainMark, Fleet, Heartbeat, Leave, MemberEntry, MemberRecord, next_version};
