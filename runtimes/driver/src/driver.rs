@@ -61,6 +61,8 @@ pub(crate) struct Driver<R: Runtime> {
     runtime: R,
     clock: SharedClock,
     alarm: Option<R::Alarm>,
+    /// The alarm is set, so that it is to be cleared once nothing is waited for.
+    set: bool,
     node: Node<SplitMix>,
     carrier: Carrier,
     hints: Option<Hints>,
@@ -117,6 +119,7 @@ impl<R: Runtime> Driver<R> {
             clock: Arc::new(runtime.clone()),
             runtime,
             alarm: None,
+            set: false,
             node: Node::new(identity, jitter),
             carrier: Carrier::new(store),
             hints: None,
@@ -167,9 +170,19 @@ impl<R: Runtime> Driver<R> {
             self.members.deadline(),
         ];
         let next = own.into_iter().chain([due, self.leaving_deadline()]);
-        match (next.flatten().min(), &mut self.alarm) {
-            (Some(at), Some(alarm)) => alarm.poll_at(at, cx).is_ready(),
-            _ => false,
+        let Some(alarm) = &mut self.alarm else { return false };
+        let was_set = std::mem::replace(&mut self.set, false);
+        match next.flatten().min() {
+            Some(at) => {
+                let due = alarm.poll_at(at, cx).is_ready();
+                self.set = !due;
+                due
+            }
+            None if was_set => {
+                alarm.clear();
+                false
+            }
+            None => false,
         }
     }
 

@@ -54,6 +54,10 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
 pub trait Alarm: Send + 'static {
     /// Ready once the clock has reached `at`. Only the `at` of the last call counts.
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Nothing is waited for until the next call of [`poll_at`](Alarm::poll_at). One that goes off all the same wakes
+    /// without need, and does no harm.
+    fn clear(&mut self) {}
 }
 
 /// Seals [`Runtime`].

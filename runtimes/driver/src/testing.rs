@@ -8,7 +8,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -26,6 +26,7 @@ pub struct TestRuntime(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     tasks: AtomicUsize,
+    polls: AtomicU64,
 }
 
 struct State {
@@ -94,6 +95,7 @@ impl TestRuntime {
             task.queued.store(false, Ordering::Release);
             let waker = Waker::from(Arc::clone(&task));
             let mut future = task.future.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.polls.fetch_add(1, Ordering::Relaxed);
             if let Some(running) = future.as_mut()
                 && running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
             {
@@ -173,6 +175,12 @@ impl TestRuntime {
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.0.tasks.load(Ordering::Relaxed)
+    }
+
+    /// How often tasks were polled so far.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.0.polls.load(Ordering::Relaxed)
     }
 
     /// How many sleeps are waited for.
@@ -307,12 +315,16 @@ impl Alarm for Sleep {
         drop(old);
         poll
     }
+
+    fn clear(&mut self) {
+        let old = self.place.take().and_then(|place| self.runtime.lock().sleepers.remove(&place));
+        drop(old);
+    }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let old = self.place.take().and_then(|place| self.runtime.lock().sleepers.remove(&place));
-        drop(old);
+        self.clear();
     }
 }
 

@@ -7,6 +7,7 @@ mod ending;
 mod faults;
 mod guarding;
 mod holding;
+mod idle;
 mod logging;
 mod membership;
 mod misbehaving;

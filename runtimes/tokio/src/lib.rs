@@ -230,6 +230,14 @@ impl Alarm for TokioAlarm {
             }
         }
     }
+
+    fn clear(&mut self) {
+        self.sleep = None;
+        #[cfg(target_os = "linux")]
+        if let Some(fd) = &mut self.fd {
+            fd.clear();
+        }
+    }
 }
 
 impl fmt::Debug for TokioAlarm {

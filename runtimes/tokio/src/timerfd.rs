@@ -28,6 +28,14 @@ impl TimerFd {
         Ok(Self { fd, set: None })
     }
 
+    /// Fires no more until it is set again. One that can't be told fires once, in vain.
+    pub(crate) fn clear(&mut self) {
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let disarmed = Itimerspec { it_interval: never, it_value: never };
+        let _still_set = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &disarmed);
+        self.set = None;
+    }
+
     pub(crate) fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         loop {
             if clock::now() >= at {

@@ -1,51 +1,49 @@
-//! The two kinds of runtime that tokio has, under test.
-
-use std::future::Future;
+//! The runtimes that the suite is run on.
 
 use tenure_suite::Host;
 use tenure_tokio::Tokio;
 use tokio::runtime::{Builder, Runtime};
 
-/// Everything on one thread.
-pub(crate) struct OneThread(Runtime);
+/// Everything on the thread that waits.
+pub(crate) type OneThread = On<true>;
 
-/// On several threads.
-pub(crate) struct Threads(Runtime);
+/// Several threads.
+pub(crate) type Threads = On<false>;
 
-macro_rules! host {
-    ($host:ty, $one_thread:literal, $builder:expr) => {
-        impl Host for $host {
-            type Runtime = Tokio;
+pub(crate) struct On<const ONE_THREAD: bool>(Runtime);
 
-            const ONE_THREAD: bool = $one_thread;
+impl<const ONE_THREAD: bool> Host for On<ONE_THREAD> {
+    type Runtime = Tokio;
 
-            fn new() -> Self {
-                Self($builder.enable_all().build().expect("there are descriptors"))
-            }
+    const ONE_THREAD: bool = ONE_THREAD;
 
-            fn block_on<F: Future>(&self, future: F) -> F::Output {
-                self.0.block_on(future)
-            }
-
-            fn runtime(&self) -> Tokio {
-                Tokio::current()
-            }
-
-            fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-                drop(self.0.spawn(task));
-            }
-
-            fn tasks(&self) -> Option<usize> {
-                Some(self.0.metrics().num_alive_tasks())
-            }
-
-            fn shut_down(self) -> bool {
-                drop(self.0);
-                true
-            }
+    fn new() -> Self {
+        let mut builder =
+            if ONE_THREAD { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        if !ONE_THREAD {
+            builder.worker_threads(4);
         }
-    };
-}
+        Self(builder.enable_all().build().unwrap())
+    }
 
-host!(OneThread, true, Builder::new_current_thread());
-host!(Threads, false, Builder::new_multi_thread().worker_threads(4));
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.0.block_on(future)
+    }
+
+    fn runtime(&self) -> Tokio {
+        Tokio::current()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn tasks(&self) -> Option<usize> {
+        Some(self.0.metrics().num_alive_tasks())
+    }
+
+    fn shut_down(self) -> bool {
+        drop(self.0);
+        true
+    }
+}

@@ -1,0 +1,49 @@
+//! Waiting for conditions, on any runtime.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tenure_driver::{Runtime, clock};
+
+/// No wait ends by it unless something is wrong.
+pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
+
+/// Waits until the condition holds; looks again every few milliseconds.
+pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: impl FnMut() -> bool) {
+    let end = clock::now() + GENEROUS;
+    while !condition() {
+        assert!(clock::now() < end, "still not: {what}");
+        runtime.sleep_until(clock::now() + Duration::from_millis(5)).await;
+    }
+}
+
+/// Lets other tasks run.
+pub(crate) async fn pause() {
+    let mut paused = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Polls once.
+pub(crate) async fn once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
+/// Polls at most so often, with other tasks running in between; `None` if that was not enough.
+pub(crate) async fn at_most<F: Future + ?Sized>(polls: u64, mut future: Pin<&mut F>) -> Option<F::Output> {
+    for _ in 0..polls {
+        if let Poll::Ready(output) = once(future.as_mut()).await {
+            return Some(output);
+        }
+        pause().await;
+    }
+    None
+}
