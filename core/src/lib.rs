@@ -1,4 +1,8 @@
 //! The state machines of Tenure: pure, deterministic, without I/O, clock, thread or runtime.
+//!
+//! [`Node`] holds all of a process's. It is told what has happened by [`Node::handle`], with the time, and says what is to
+//! be done by [`Node::poll`]. Whoever drives it, does that, and comes back: the async driver of the crate `tenure`, or a
+//! loop of one's own. `tenure-store` has what the two need to speak to a store, and describes such a loop.
 
 #![no_std]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
