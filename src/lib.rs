@@ -23,7 +23,18 @@
 
 #[cfg(any(feature = "tokio", feature = "smol"))]
 pub mod blocking;
-#[cfg(any(doc, doctest))]
+// Its examples need most features.
+#[cfg(any(
+    all(doc, not(doctest)),
+    all(
+        doctest,
+        feature = "tokio",
+        feature = "memory",
+        feature = "cron",
+        feature = "testing",
+        feature = "metrics"
+    )
+))]
 pub mod guide;
 pub mod prelude;
 #[cfg(feature = "smol")]
@@ -32,9 +43,10 @@ mod url;
 
 // The handles, and what sets them up.
 pub use tenure_driver::{
-    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, Fence, Gate, JobRun,
-    Jobs, Lease, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Renewals, RunSetup,
-    Share, Signal, Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup, WorkerStatus,
+    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, Durations, Fence,
+    Gate, JobRun, Jobs, Lease, Losses, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress,
+    Releases, Renewals, RunSetup, Share, Signal, Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup,
+    WorkerStatus,
 };
 
 // Settings and rules.

@@ -19,15 +19,14 @@
 //!   until then only tokens keep their work from that of those who find the new file.
 //! - No call waits longer than its timeout, also when another process was stopped in the middle of a
 //!   transaction and so keeps all others out.
-//!
 //! - Timers, and records of jobs, outlive every restart. A claim of a tick passes on as a lease does, also at the death
 //!   of its process; the file that proves this death shows a run of a job as abandoned, too.
 //! - A member of the fleet is gone some milliseconds after its process has died, by the same proof, else when its TTL is
 //!   over; the others hear of it at once. After a restart of the machine nobody is listed.
 //!
 //! It works on one machine only: a lease's end is on the clock of the machine (`CLOCK_BOOTTIME`, which goes on
-//! in suspend and which nobody can set), and so is a claim's. Ticks are on the wall clock. Network file systems are refused. Containers of one machine may share a
-//! store if its whole folder is mounted into them.
+//! in suspend and which nobody can set), and so is a claim's. Ticks are on the wall clock. Network file systems
+//! are refused. Containers of one machine may share a store if its whole folder is mounted into them.
 //!
 //! # Files
 //!

@@ -149,6 +149,24 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
+    /// Its name, for a line in a log and the label of a metric.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::ReadTimer => "read_timer",
+            Self::ChangeTimer => "change_timer",
+            Self::ClaimTick => "claim_tick",
+            Self::RenewClaim => "renew_claim",
+            Self::FinishTick => "finish_tick",
+            Self::ForgetTimer => "forget_timer",
+            Self::Heartbeat => "heartbeat",
+            Self::Leave => "leave",
+        }
+    }
+
     /// What the core is told of the outcome of the command with this id. An answer that does not [fit](Self::fits) counts
     /// as none: what became of the operation is unknown.
     #[must_use]

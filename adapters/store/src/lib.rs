@@ -1,9 +1,9 @@
 //! The contract between Tenure and its stores.
 //!
 //! A store keeps one record per lease that is held, one per timer, the last runs of each job, and one record per member of
-//! the fleet. The core decides when to ask it for what; an adapter carries that out. This page is what an adapter must keep for the whole to be safe. To write one, implement
-//! [`SimpleStore`] (there is a sketch at the trait, and a whole one in `examples/own_store.rs`), and hold it
-//! against the properties of the module `conformance` (feature `conformance`).
+//! the fleet. The core decides when to ask it for what; an adapter carries that out. This page is what an adapter must keep
+//! for the whole to be safe. To write one, implement [`SimpleStore`] (there is a sketch at the trait, and a whole one in
+//! `examples/own_store.rs`), and hold it against the properties of the module `conformance` (feature `conformance`).
 //!
 //! # Atomic, on one clock
 //!

@@ -10,6 +10,7 @@ use tenure_core::{
 };
 use tenure_store::{Metadata, Store};
 
+use crate::blocking::{self, Plain};
 use crate::driver::{Driver, Me, Members};
 use crate::fleet;
 use crate::runtime::Runtime;
@@ -129,6 +130,41 @@ impl<R: Runtime, S> Builder<R, S> {
 }
 
 impl<R: Runtime, S: Store> Builder<R, S> {
+    /// Starts a thread that drives the leases, for a program of plain threads; see [`blocking`](crate::blocking). The store is
+    /// not asked for anything yet.
+    ///
+    /// It may be called anywhere, inside of a runtime and outside of any. What is waited for is waited for in real time.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_blocking(self) -> Result<blocking::Tenure, StartError> {
+        let Self {
+            runtime,
+            own_thread: _,
+            store,
+            instance,
+            lease,
+            shutdown_budget,
+            member,
+            labels,
+            schedules,
+        } = self;
+        let own = runtime.on_own_thread().map_err(|error| StartError::Thread(error.to_string()))?;
+        let (runtime, own_thread) = (Plain(own), false);
+        let builder = Builder {
+            runtime,
+            own_thread,
+            store,
+            instance,
+            lease,
+            shutdown_budget,
+            member,
+            labels,
+            schedules,
+        };
+        Ok(blocking::Tenure::new(builder.start()?))
+    }
+
     /// Starts the task that drives the leases. The store is not asked for anything yet.
     ///
     /// # Errors

@@ -80,6 +80,12 @@ struct Waiting {
     since: Instant,
 }
 
+impl Waiting {
+    fn origin(&self) -> Origin {
+        self.order.origin(self.since)
+    }
+}
+
 struct Batch {
     /// The operations without an outcome.
     open: HashMap<usize, Origin>,
@@ -229,7 +235,7 @@ impl Carrier {
         let most = self.limits.batch.max(1);
         // Whoever releases or acquires is waiting for it; but renewals must not starve.
         let reserved = self.latest.len().min(most / 2);
-        let mut orders = Vec::new();
+        let mut orders: Vec<Waiting> = Vec::new();
         while orders.len() < most - reserved
             && let Some(waiting) = self.urgent.pop_front()
         {
@@ -242,7 +248,7 @@ impl Carrier {
                 self.latest.remove(&waiting.order.by);
                 orders.extend(self.in_time(now, waiting));
             } else {
-                self.unsent(waiting.order, "a later request took its place");
+                self.unsent(waiting, "a later request took its place");
             }
         }
         if orders.is_empty() {
@@ -252,9 +258,10 @@ impl Carrier {
         self.counts.operations += orders.len() as u64;
 
         let batch = self.next;
-        let longest = orders.iter().map(|order| order.operation.timeout()).max().unwrap_or_default();
-        let open = orders.iter().map(Order::origin).enumerate().collect();
-        let operations: Vec<_> = orders.into_iter().map(|order| order.operation).collect();
+        let longest =
+            orders.iter().map(|waiting| waiting.order.operation.timeout()).max().unwrap_or_default();
+        let open = orders.iter().map(Waiting::origin).enumerate().collect();
+        let operations: Vec<_> = orders.into_iter().map(|waiting| waiting.order.operation).collect();
         let sender = self.sender.clone();
         let replies = Replies::new(operations.len(), move |index, outcome| {
             let _gone = sender.unbounded_send(Message::Outcome { batch, index, outcome });
@@ -266,15 +273,17 @@ impl Carrier {
     }
 
     /// The order, unless it waited for longer than it may take.
-    fn in_time(&mut self, now: Instant, waiting: Waiting) -> Option<Order> {
-        let Waiting { mut order, since } = waiting;
-        let waited = now.saturating_since(since);
-        let left = order.operation.timeout().saturating_sub(waited);
+    fn in_time(&mut self, now: Instant, mut waiting: Waiting) -> Option<Waiting> {
+        let waited = now.saturating_since(waiting.since);
+        let left = waiting.order.operation.timeout().saturating_sub(waited);
         if left.is_zero() {
-            self.unsent(order, "too many requests are on their way to the store, which does not answer them");
+            self.unsent(
+                waiting,
+                "too many requests are on their way to the store, which does not answer them",
+            );
             return None;
         }
-        match &mut order.operation {
+        match &mut waiting.order.operation {
             Operation::Acquire(acquire) => acquire.timeout = left,
             Operation::Renew(renew) => renew.timeout = left,
             Operation::Release(release) => release.timeout = left,
@@ -282,11 +291,11 @@ impl Carrier {
             Operation::Heartbeat(beat) => beat.timeout = left,
             Operation::Leave(leave) => leave.timeout = left,
         }
-        Some(order)
+        Some(waiting)
     }
 
-    fn unsent(&mut self, order: Order, why: &str) {
-        let order = order.origin();
+    fn unsent(&mut self, waiting: Waiting, why: &str) {
+        let order = waiting.origin();
         let outcome = Err(StoreError::transient(format!("not sent: {why}")).about(&order.subject));
         self.settled.push_back(Delivery::Outcome { order, outcome });
     }

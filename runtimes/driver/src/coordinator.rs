@@ -18,7 +18,7 @@ use crate::fleet::{self, NotDrained, Stuck};
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
 use crate::wakers::Waiting;
-use crate::worker::{Ctx, Outcome, Work, WorkerError, WorkerStatus};
+use crate::worker::{Work, WorkerError, WorkerStatus};
 use crate::{Closed, RequestError};
 
 mod shared;
@@ -63,13 +63,11 @@ pub struct CoordinatorSetup {
 }
 
 impl CoordinatorSetup {
-    pub(crate) fn new<N, W, F>(tenure: &Tenure, workloads: impl IntoIterator<Item = N>, work: W) -> Self
-    where
-        N: AsRef<str>,
-        W: FnMut(Ctx) -> F + Send + 'static,
-        F: Future + Send + 'static,
-        F::Output: Outcome,
-    {
+    pub(crate) fn new<N: AsRef<str>>(
+        tenure: &Tenure,
+        workloads: impl IntoIterator<Item = N>,
+        work: Work,
+    ) -> Self {
         let workloads: Result<Vec<_>, _> = workloads.into_iter().map(LeaseName::new).collect();
         // The name is not used: each workload has its own.
         let acquire = Acquire::new(tenure.clone(), LeaseName::new("workload"), WaitLimit::Forever);
@@ -81,7 +79,7 @@ impl CoordinatorSetup {
             assigner: Rendezvous::new().into(),
             hold_down: CoordinatorOptions::DEFAULT_HOLD_DOWN,
             rebalance: Rebalance::default(),
-            work: Work::new(work),
+            work,
         }
     }
 
@@ -264,7 +262,7 @@ impl Coordinator {
         answer.await.map_err(|oneshot::Canceled| Closed.into())
     }
 
-    /// Ends the coordinator: the work of all workloads is told that it drains ([`Ctx::draining`]), and may come to its
+    /// Ends the coordinator: the work of all workloads is told that it drains ([`Ctx::draining`](crate::Ctx::draining)), and may come to its
     /// end within the [`drain_timeout`](CoordinatorSetup::drain_timeout). As each one ends its lease is given back, and
     /// the instance that it belongs to from now on goes on. Returns once all are.
     ///

@@ -31,7 +31,9 @@ use tenure_store::{
 };
 
 use crate::carrier::{By, Carrier, Delivery, Origin};
+use crate::events;
 use crate::lease::LostReason;
+use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::runtime::{Alarm, Runtime, SharedClock};
 use crate::stats::Stats;
@@ -83,6 +85,7 @@ pub(crate) struct Driver<R: Runtime> {
     stage: Stage,
     trouble: Trouble,
     stats: Stats,
+    metrics: Metrics,
     published: Arc<Mutex<Stats>>,
 }
 
@@ -137,6 +140,7 @@ impl<R: Runtime> Driver<R> {
             stage: Stage::Running,
             trouble: Trouble::default(),
             stats: Stats::default(),
+            metrics: Metrics::new(),
             published,
         }
     }
@@ -194,7 +198,7 @@ impl<R: Runtime> Driver<R> {
                     let reply = match &result {
                         Ok(()) => Reply::Watching,
                         Err(error) => {
-                            tracing::debug!(target: "tenure", lease = name.as_str(), "no hints: {error}");
+                            events::no_hints(name.as_str(), format_args!("no hints: {error}"));
                             Reply::Failed(error.failure())
                         }
                     };
@@ -221,6 +225,7 @@ impl<R: Runtime> Driver<R> {
             outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
         }
         let id = order.id;
+        self.metrics.answered(order.kind, now.saturating_since(order.since), outcome.is_err());
         let event = order.kind.event(id, &outcome);
         if let Err(error) = &outcome {
             self.stats.failures += 1;
@@ -260,8 +265,7 @@ impl<R: Runtime> Driver<R> {
         {
             self.claim_beside_failed(now, subject, error);
         } else {
-            let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
-            tracing::debug!(target: "tenure", lease, timer, tick, what = ?kind, "failed: {error}");
+            events::request_failed(subject, kind.name(), format_args!("failed: {error}"));
         }
     }
 
@@ -363,7 +367,7 @@ impl<R: Runtime> Driver<R> {
                 for (_, done) in self.leaving.drain(..) {
                     let _nobody_waits = done.send(Vec::new());
                 }
-                tracing::debug!(target: "tenure", "everything is given back and closed");
+                events::instance_closed();
             }
             Stage::Ended => return false,
         }
@@ -402,6 +406,7 @@ impl<R: Runtime> Driver<R> {
         self.stats.abandoned_requests = counts.abandoned;
         self.stats.stale_replies = counters.stale_replies;
         self.stats.clock_backwards = counters.clock_backwards;
+        self.metrics.publish(&self.stats);
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.stats;
     }
 }
@@ -443,13 +448,13 @@ impl<R: Runtime> Drop for Driver<R> {
         let unreleased = self.entries.unreleased();
         // Who shut down and was told knows already.
         if !unreleased.is_empty() && !self.told {
-            tracing::warn!(
-                target: "tenure",
+            events::instance_not_released(format_args!(
                 "the runtime ended before {} given back: others must wait for the TTL to run out; call `shutdown` \
                  and await it before the runtime ends",
                 Names(&unreleased),
-            );
+            ));
         }
         self.publish();
+        self.metrics.end();
     }
 }

@@ -11,6 +11,7 @@ use futures::stream::Stream;
 use tenure_core::{Deadlines, LeaseName, ReleaseOutcome, StopReason, Token};
 
 use crate::Closed;
+use crate::events;
 use crate::hold::{Ending, Hold};
 use crate::request::{Claim, Request};
 use crate::wakers::Place;
@@ -138,16 +139,19 @@ impl Lease {
     /// that wants to end in order listens to [`stopping`](Lease::stopping), and only at the end of the grace it is
     /// dropped. Blocking code and detached tasks can't be stopped: give them a [`signal`](Lease::signal).
     ///
+    /// What the future writes to the log by `tracing` stands in the span `tenure.run`, with the lease and the token.
+    ///
     /// # Errors
     /// [`Lost`] if the lease ended first.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let mut work = pin!(work);
         let (mut ending, lost) = (Ending::new(Arc::clone(&self.hold)), self.loss());
+        let span = events::run_span(&self.hold, None);
         poll_fn(move |cx| {
             if let Poll::Ready(why) = ending.poll_for(cx, |_, over| over) {
                 return Poll::Ready(Err(lost(why)));
             }
-            work.as_mut().poll(cx).map(Ok)
+            span.in_scope(|| work.as_mut().poll(cx)).map(Ok)
         })
         .await
     }

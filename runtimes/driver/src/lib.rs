@@ -6,6 +6,9 @@
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
 
 mod acquire;
+#[doc(hidden)]
+pub mod alarm;
+pub mod blocking;
 mod builder;
 mod carrier;
 pub mod clock {
@@ -14,12 +17,16 @@ pub mod clock {
 }
 mod coordinator;
 mod driver;
+mod events;
 mod fence;
 mod fleet;
 mod hold;
 mod jobs;
 mod lease;
+#[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
+mod metrics;
 mod periodic;
+mod reason;
 mod request;
 mod runtime;
 mod span;
@@ -49,7 +56,7 @@ pub use periodic::{Periodic, PeriodicSetup, PeriodicStatus};
 #[doc(hidden)]
 pub use runtime::sealed;
 pub use runtime::{Alarm, Runtime};
-pub use stats::Stats;
+pub use stats::{Durations, Losses, Releases, Stats};
 pub use store::AnyStore;
 pub use tenure::{Closed, Interrupted, RequestError, StillHeld, Tenure};
 pub use tenure_core as core;

@@ -17,7 +17,7 @@ use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
 use crate::timer::{IntoSchedule, TimerError, When};
 use crate::wakers::Waiting;
-use crate::worker::{Ctx, DrainError, Outcome, Work};
+use crate::worker::{DrainError, Work};
 
 mod shared;
 
@@ -61,17 +61,12 @@ pub struct PeriodicSetup {
 }
 
 impl PeriodicSetup {
-    pub(crate) fn new<W, F>(
+    pub(crate) fn new(
         tenure: &Tenure,
         name: impl AsRef<str>,
         schedule: impl IntoSchedule,
-        work: W,
-    ) -> Self
-    where
-        W: FnMut(Ctx) -> F + Send + 'static,
-        F: Future + Send + 'static,
-        F::Output: Outcome,
-    {
+        work: Work,
+    ) -> Self {
         Self {
             name: TimerName::new(&name),
             when: When::new(schedule),
@@ -80,7 +75,7 @@ impl PeriodicSetup {
             attempts: 1,
             lease: None,
             records: true,
-            work: Work::new(work),
+            work,
         }
     }
 
@@ -225,7 +220,7 @@ impl Periodic {
         self.shared.last_error()
     }
 
-    /// Ends the job on this instance: no tick is run here any more. Runs are told that they drain ([`Ctx::draining`]),
+    /// Ends the job on this instance: no tick is run here any more. Runs are told that they drain ([`Ctx::draining`](crate::Ctx::draining)),
     /// and may come to their ends within the [`drain_timeout`](PeriodicSetup::drain_timeout); then they are dropped at
     /// their next await point. Returns once nothing runs, and all claims are ended.
     ///

@@ -40,6 +40,11 @@ impl Subject {
         }
     }
 
+    /// Whether it is a lease, and not a claim or anything else.
+    pub(crate) const fn is_lease(&self) -> bool {
+        matches!(self, Self::Lease(_))
+    }
+
     /// For the field `lease` of a line in the log.
     pub(crate) fn lease(&self) -> Option<&str> {
         match self {

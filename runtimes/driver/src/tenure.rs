@@ -17,6 +17,7 @@ use tenure_core::{
 use tenure_store::{Eviction, LeaseRecord, Limits, StoreError, TimerEntry};
 
 use crate::acquire::{Acquire, AcquireError, Candidate};
+use crate::events;
 use crate::fleet;
 use crate::hold::Hold;
 use crate::jobs::Jobs;
@@ -136,7 +137,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        WorkerSetup::new(self, name, work)
+        WorkerSetup::new(self, name, Work::new(work))
     }
 
     /// A timer: each of its ticks comes to every instance that has it. Set it up and [`start`](TimerSetup::start) it; the
@@ -203,7 +204,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        PeriodicSetup::new(self, name, schedule, work)
+        PeriodicSetup::new(self, name, schedule, Work::new(work))
     }
 
     /// The records of what jobs did.
@@ -359,7 +360,7 @@ impl Tenure {
                         return Poll::Ready(Err(Interrupted));
                     }
                     told = true;
-                    tracing::info!("asked to end: work under leases is asked to stop");
+                    events::asked_to_end("asked to end: work under leases is asked to stop");
                     self.begin_shutdown();
                     signal = self.0.clock.interrupted();
                 }
@@ -368,7 +369,7 @@ impl Tenure {
             .await
         };
         if let Err(error) = self.shutdown().await {
-            tracing::warn!("{error}");
+            events::instance_still_held(error);
         }
         match result {
             Ok(Ok(value)) => Ok(value),

@@ -9,8 +9,11 @@ mod guarding;
 mod holding;
 mod idle;
 mod logging;
+#[cfg(feature = "metrics")]
+mod measuring;
 mod membership;
 mod misbehaving;
+mod observing;
 mod recording;
 mod recurring;
 mod sharing;
@@ -127,4 +130,14 @@ fn spawn<T: Send + 'static>(
         *place.lock().unwrap() = Some(value);
     }));
     output
+}
+
+/// Waits for a moment, so that work is polled again.
+async fn pause() {
+    let mut once = false;
+    std::future::poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut once, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

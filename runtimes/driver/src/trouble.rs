@@ -4,8 +4,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::Instant;
+use tenure_core::{Instant, Token};
 
+#[cfg(test)]
+use crate::events::Definition;
+use crate::events::{LOST_TARGET, TARGET};
 use crate::subject::Subject;
 
 /// Kinds of trouble, each limited on its own.
@@ -21,14 +24,18 @@ pub(crate) enum Kind {
     Starved,
     /// A grant came too late.
     TooLate,
-    /// The work of a worker or a run failed, or does not end.
+    /// The work of a worker or a run failed.
     Work,
+    /// It was stopped, and does not end.
+    Stuck,
     /// Ticks were missed, or not run.
     Missed,
     /// Ticks were not run because a run was going on, as the policy has it.
     Overlap,
-    /// A schedule can't be followed as it was.
-    Schedule,
+    /// A schedule can't be read.
+    Unreadable,
+    /// The store's clock was set back.
+    Rebased,
     /// A heartbeat failed.
     Heartbeat,
     /// The record of a run could not be written.
@@ -38,21 +45,49 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Store,
         Self::InDoubt,
         Self::Lost,
         Self::Starved,
         Self::TooLate,
         Self::Work,
+        Self::Stuck,
         Self::Missed,
         Self::Overlap,
-        Self::Schedule,
+        Self::Unreadable,
+        Self::Rebased,
         Self::Heartbeat,
         Self::Record,
         Self::Bug,
     ];
 
+    /// The name of its events.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store.failed",
+            Self::InDoubt => "lease.in_doubt",
+            Self::Lost => "lease.lost",
+            Self::Starved => "lease.starved",
+            Self::TooLate => "lease.granted_too_late",
+            Self::Work => "work.failed",
+            Self::Stuck => "work.stuck",
+            Self::Missed => "tick.missed",
+            Self::Overlap => "tick.overlapped",
+            Self::Unreadable => "timer.unreadable",
+            Self::Rebased => "timer.rebased",
+            Self::Heartbeat => "instance.heartbeat_failed",
+            Self::Record => "record.lost",
+            Self::Bug => "store.misbehaved",
+        }
+    }
+
+    /// Whether it is what the user wants, and not trouble.
+    const fn is_wanted(self) -> bool {
+        matches!(self, Self::Overlap)
+    }
+
+    /// What they come to in the summary.
     const fn what(self) -> &'static str {
         match self {
             Self::Store => "requests to the store failed",
@@ -60,14 +95,48 @@ impl Kind {
             Self::Lost => "leases were lost",
             Self::Starved => "renewals were sent late because this program was kept from running",
             Self::TooLate => "leases were granted too late to be of use",
-            Self::Work => "work failed, or does not end",
+            Self::Work => "work failed",
+            Self::Stuck => "work was stopped and does not end",
             Self::Missed => "ticks were missed",
             Self::Overlap => "ticks were skipped because a run was going on",
-            Self::Schedule => "schedules could not be followed",
+            Self::Unreadable => "schedules could not be read",
+            Self::Rebased => "timers count on from now, since the store's clock was set back",
             Self::Heartbeat => "heartbeats failed and are tried again",
             Self::Record => "records of runs could not be written",
             Self::Bug => "surprises in the store's answers",
         }
+    }
+}
+
+/// What a case is about, and what is told of it in fields.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Case<'a> {
+    pub(crate) subject: Option<&'a Subject>,
+    pub(crate) token: Option<Token>,
+    pub(crate) reason: Option<&'static str>,
+}
+
+impl<'a> From<&'a Subject> for Case<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        Some(subject).into()
+    }
+}
+
+impl<'a> From<Option<&'a Subject>> for Case<'a> {
+    fn from(subject: Option<&'a Subject>) -> Self {
+        Self { subject, ..Self::default() }
+    }
+}
+
+impl Case<'_> {
+    pub(crate) const fn with_token(mut self, token: Token) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    pub(crate) const fn with_reason(mut self, reason: &'static str) -> Self {
+        self.reason = Some(reason);
+        self
     }
 }
 
@@ -95,32 +164,25 @@ const WINDOW: Duration = Duration::from_secs(30);
 
 impl Trouble {
     /// Logs, or counts, one case.
-    pub(crate) fn warn(
+    pub(crate) fn warn<'a>(
         &mut self,
         now: Instant,
         kind: Kind,
-        subject: Option<&Subject>,
+        case: impl Into<Case<'a>>,
         text: impl fmt::Display,
     ) {
+        let case = case.into();
         self.sum_up(now);
         let Some(window) = self.windows.get_mut(kind as usize) else { return };
         window.ends_at.get_or_insert(now + WINDOW);
-        if window.single < SINGLE {
+        let single = window.single < SINGLE;
+        write(kind, single, case, &text);
+        if single {
             window.single += 1;
-            let (lease, timer) = (subject.and_then(Subject::lease), subject.and_then(Subject::timer));
-            let (tick, job) = (subject.and_then(Subject::tick), subject.and_then(Subject::job));
-            match kind {
-                // Apart, for programs that tell of it by themselves.
-                Kind::Lost => tracing::warn!(target: "tenure::lost", lease, timer, tick, "{text}"),
-                // It is what the user wants.
-                Kind::Overlap => tracing::info!(target: "tenure", timer, tick, "{text}"),
-                _ => tracing::warn!(target: "tenure", lease, timer, tick, job, "{text}"),
-            }
             return;
         }
-        tracing::debug!(target: "tenure", about = subject.map(tracing::field::display), "{text}");
         window.more += 1;
-        window.subjects.extend(subject.cloned());
+        window.subjects.extend(case.subject.cloned());
         window.last = text.to_string();
     }
 
@@ -145,9 +207,11 @@ impl Trouble {
             };
             let (what, more, last) = (kind.what(), window.more, &window.last);
             let line = format_args!("{what}: {more} more within {WINDOW:?}{concerned}; the last: {last}");
-            match kind {
-                Kind::Overlap => tracing::info!(target: "tenure", "{line}"),
-                _ => tracing::warn!(target: "tenure", "{line}"),
+            let of = kind.name();
+            if kind.is_wanted() {
+                tracing::info!(target: TARGET, event = SUMMARY, of, more, "{line}");
+            } else {
+                tracing::warn!(target: TARGET, event = SUMMARY, of, more, "{line}");
             }
             // As long as it goes on, only summaries are logged.
             *window =
@@ -159,6 +223,80 @@ impl Trouble {
     pub(crate) fn flush(&mut self) {
         self.sum_up(Instant::MAX);
     }
+}
+
+/// The name of the lines that sum up.
+pub(crate) const SUMMARY: &str = "trouble.summary";
+
+fn write(kind: Kind, single: bool, case: Case<'_>, text: &dyn fmt::Display) {
+    let Case { subject, token, reason } = case;
+    let (lease, timer) = (subject.and_then(Subject::lease), subject.and_then(Subject::timer));
+    let (tick, job) = (subject.and_then(Subject::tick), subject.and_then(Subject::job));
+    let (event, token) = (kind.name(), token.map(Token::get));
+    macro_rules! write {
+        ($level:ident, $target:expr) => {
+            tracing::$level!(target: $target, event, lease, timer, tick, job, token, reason, "{text}")
+        };
+    }
+    match (single, kind) {
+        (false, _) => write!(debug, TARGET),
+        // Apart, for programs that tell of it by themselves.
+        (true, Kind::Lost) => write!(warn, LOST_TARGET),
+        (true, kind) if kind.is_wanted() => write!(info, TARGET),
+        (true, _) => write!(warn, TARGET),
+    }
+}
+
+/// What may be told by [`Trouble`], for the guide.
+#[cfg(test)]
+pub(crate) fn defined() -> Vec<Definition> {
+    let kinds = Kind::ALL.into_iter().map(|kind| {
+        let fields: &[&str] = match kind {
+            Kind::Store => &["lease", "timer", "tick"],
+            Kind::InDoubt | Kind::TooLate => &["lease", "timer", "tick", "token"],
+            Kind::Starved => &["lease", "timer", "tick"],
+            Kind::Lost => &["lease", "timer", "tick", "token", "reason"],
+            Kind::Work => &["lease", "timer", "tick", "reason"],
+            Kind::Stuck => &["lease", "timer", "tick"],
+            Kind::Missed | Kind::Overlap => &["timer", "tick", "reason"],
+            Kind::Unreadable | Kind::Rebased => &["timer"],
+            Kind::Heartbeat => &[],
+            Kind::Record => &["job"],
+            Kind::Bug => &["lease", "timer", "tick"],
+        };
+        let about = match kind {
+            Kind::Store => "A request to the store failed, was not answered, or was refused.",
+            Kind::InDoubt => "A renewal failed, and is tried again; the text says until when the work may go on.",
+            Kind::Lost => {
+                "A lease or a claim is lost; `reason` is `expired`, `not_yours` or `abandoned`. The only event of the \
+                 target `tenure::lost`."
+            }
+            Kind::Starved => "A renewal was sent late because this program was kept from running.",
+            Kind::TooLate => "The store granted a lease so late that no time for work was left.",
+            Kind::Work => "Work returned an error or panicked; `reason` as `outcome` with `work.ended`.",
+            Kind::Stuck => "Work was stopped and does not end: it blocks its thread.",
+            Kind::Missed => "Ticks were missed, or not run; `reason` as with the metric `tenure_ticks_missed_total`.",
+            Kind::Overlap => "A tick is not run because a run is going on, as the policy has it.",
+            Kind::Unreadable => "The schedule at the store can't be read by this program: no ticks until it can.",
+            Kind::Rebased => "The store's clock was set back; ticks count on from now.",
+            Kind::Heartbeat => "A heartbeat failed, and is tried again.",
+            Kind::Record => "A run is not recorded as it went.",
+            Kind::Bug => "The store, or its adapter, does what it must not do.",
+        };
+        let level = if kind.is_wanted() { tracing::Level::INFO } else { tracing::Level::WARN };
+        let target = if kind == Kind::Lost { LOST_TARGET } else { TARGET };
+        Definition { name: kind.name(), level, target, fields: fields.into(), about: about.into() }
+    });
+    let summary = Definition {
+        name: SUMMARY,
+        level: tracing::Level::WARN,
+        target: TARGET,
+        fields: vec!["of", "more"],
+        about: "So many `more` events of the name `of` came within half a minute, and were logged at `debug` only. Of \
+                `tick.overlapped` at `info`."
+            .into(),
+    };
+    kinds.chain([summary]).collect()
 }
 
 #[cfg(test)]
@@ -174,7 +312,7 @@ mod tests {
         let second = |n: u64| Instant::ZERO + Duration::from_secs(n);
         for n in 0..60 {
             for _ in 0..1000 {
-                trouble.warn(second(n), Kind::Store, Some(&lease), "no");
+                trouble.warn(second(n), Kind::Store, &lease, "no");
             }
         }
         let window = &trouble.windows[Kind::Store as usize];
@@ -185,7 +323,7 @@ mod tests {
         assert_eq!(trouble.deadline(), None);
         // A window without a case: the next is logged by itself again.
         trouble.sum_up(second(90));
-        trouble.warn(second(91), Kind::Store, Some(&lease), "no");
+        trouble.warn(second(91), Kind::Store, &lease, "no");
         assert_eq!(trouble.windows[Kind::Store as usize].single, 1);
     }
 }

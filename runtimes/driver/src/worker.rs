@@ -60,14 +60,9 @@ pub struct WorkerSetup {
 }
 
 impl WorkerSetup {
-    pub(crate) fn new<W, F>(tenure: &Tenure, name: impl AsRef<str>, work: W) -> Self
-    where
-        W: FnMut(Ctx) -> F + Send + 'static,
-        F: Future + Send + 'static,
-        F::Output: Outcome,
-    {
+    pub(crate) fn new(tenure: &Tenure, name: impl AsRef<str>, work: Work) -> Self {
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        Self { acquire, restart: Restart::Always, delays: None, work: Work::new(work) }
+        Self { acquire, restart: Restart::Always, delays: None, work }
     }
 
     /// Sets the TTL of the lease; the rest of the timing follows from it. See [`LeaseConfig::ttl`].

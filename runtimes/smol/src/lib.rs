@@ -1,1 +1,194 @@
 //! Tenure on smol.
+//!
+//! [`Smol`] is the runtime of `tenure::smol`. The clock is [`tenure_driver::clock::now`], which goes on while the machine
+//! sleeps; smol's own clock does not.
+
+mod own_thread;
+
+use std::fmt;
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+use std::panic::catch_unwind;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+#[cfg(target_os = "linux")]
+use async_io::Async;
+use async_io::Timer;
+use async_signal::{Signal, Signals};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use smol::Executor;
+#[cfg(target_os = "linux")]
+use tenure_driver::alarm::TimerFd;
+use tenure_driver::alarm::{Sleeps, sleep_until};
+use tenure_driver::core::Instant;
+use tenure_driver::{Alarm, Runtime, clock, sealed};
+
+/// Where smol runs what Tenure does: smol's own executor, or one of the program.
+///
+/// smol does not tell an executor which one runs it. So all work of workers, coordinators and periodic jobs runs here,
+/// wherever it is started.
+#[derive(Clone)]
+pub struct Smol {
+    executor: Place,
+    own_thread: bool,
+}
+
+#[derive(Clone)]
+enum Place {
+    Global,
+    Given(Weak<Executor<'static>>),
+}
+
+impl Smol {
+    /// smol's own executor, that of [`smol::spawn`]. It has one thread, or as many as the variable `SMOL_THREADS` says, and
+    /// lives as long as the process.
+    ///
+    /// Work that blocks that thread keeps the leases from being renewed, unless that is done
+    /// [on a thread of its own](tenure_driver::Builder::on_own_thread).
+    #[must_use]
+    pub const fn global() -> Self {
+        Self { executor: Place::Global, own_thread: false }
+    }
+
+    /// An executor of the program. Something has to [run](Executor::run) it for as long as a lease is to be renewed.
+    ///
+    /// Tenure does not keep it alive. When it is dropped, the leases end at once for those who work under them, and are not
+    /// given back: others get them when their TTL is over. So [shut down](tenure_driver::Tenure::shutdown) before.
+    #[must_use]
+    pub fn on(executor: &Arc<Executor<'static>>) -> Self {
+        Self { executor: Place::Given(Arc::downgrade(executor)), own_thread: false }
+    }
+}
+
+impl sealed::Sealed for Smol {}
+
+impl Runtime for Smol {
+    type Alarm = SmolAlarm;
+
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        if self.own_thread {
+            return own_thread::run(task);
+        }
+        match &self.executor {
+            Place::Global => smol::spawn(task).detach(),
+            Place::Given(executor) => {
+                if let Some(executor) = executor.upgrade() {
+                    executor.spawn(task).detach();
+                }
+            }
+        }
+    }
+
+    fn here(&self) -> Self {
+        Self { executor: self.executor.clone(), own_thread: false }
+    }
+
+    fn on_own_thread(&self) -> io::Result<Self> {
+        Ok(Self { executor: self.executor.clone(), own_thread: true })
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
+        Box::pin(sleep_until(at, Timer::after))
+    }
+
+    fn alarm(&self) -> SmolAlarm {
+        SmolAlarm {
+            #[cfg(target_os = "linux")]
+            fd: TimerFd::new(Async::new).ok(),
+            sleeps: Sleeps::default(),
+        }
+    }
+
+    fn interrupted(&self) -> BoxFuture<'static, ()> {
+        // Here rather than in the future: from the call on, a signal is not to end the process.
+        let signals = Signals::new(ASKING_TO_END);
+        Box::pin(async move {
+            if let Ok(mut signals) = signals
+                && let Some(Ok(_signal)) = signals.next().await
+            {
+                return;
+            }
+            std::future::pending().await
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Place::Given(executor) = &self.executor
+            && executor.strong_count() == 0
+        {
+            return Err(
+                "the smol executor has been dropped: keep it for as long as it is to run Tenure".to_owned()
+            );
+        }
+        // smol starts what it needs when that is used first, and tells of a failure only by a panic.
+        let started = catch_unwind(|| {
+            drop(Signals::new([] as [Signal; 0]));
+            if matches!(self.executor, Place::Global) {
+                smol::spawn(async {}).detach();
+            }
+        });
+        started.map_err(|_panic| {
+            "smol could not be started: the operating system gave no thread or no descriptor for it"
+                .to_owned()
+        })
+    }
+}
+
+#[cfg(unix)]
+const ASKING_TO_END: [Signal; 2] = [Signal::Int, Signal::Term];
+#[cfg(not(unix))]
+const ASKING_TO_END: [Signal; 1] = [Signal::Int];
+
+impl fmt::Debug for Smol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let executor = match &self.executor {
+            Place::Global => "global",
+            Place::Given(_) => "given",
+        };
+        let mut smol = f.debug_struct("Smol");
+        smol.field("executor", &executor).field("own_thread", &self.own_thread).finish()
+    }
+}
+
+/// The alarm of the driver.
+pub struct SmolAlarm {
+    /// Wakes at once when the machine wakes. `None` if the system gave none.
+    #[cfg(target_os = "linux")]
+    fd: Option<TimerFd<Async<OwnedFd>>>,
+    /// Without it: looks at the clock once a second.
+    sleeps: Sleeps,
+}
+
+impl Alarm for SmolAlarm {
+    fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(fd) = &mut self.fd {
+            match fd.poll_at(at, |fd| fd.poll_readable(cx)) {
+                Ok(poll) => return poll,
+                Err(_broken) => self.fd = None,
+            }
+        }
+        self.sleeps.poll_at(at, cx, |at| Box::pin(sleep_until(at, Timer::after)))
+    }
+
+    fn clear(&mut self) {
+        self.sleeps.clear();
+        #[cfg(target_os = "linux")]
+        if let Some(fd) = &mut self.fd {
+            fd.clear();
+        }
+    }
+}
+
+impl fmt::Debug for SmolAlarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SmolAlarm").finish_non_exhaustive()
+    }
+}

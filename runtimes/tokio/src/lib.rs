@@ -4,19 +4,22 @@
 //! [`tenure_driver::clock::now`], which goes on while the machine sleeps; tokio's own clock does not.
 
 mod own_thread;
-#[cfg(target_os = "linux")]
-mod timerfd;
 
 use std::fmt;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+#[cfg(target_os = "linux")]
+use tenure_driver::alarm::TimerFd;
+use tenure_driver::alarm::{Sleeps, sleep_until};
 use tenure_driver::core::Instant;
 use tenure_driver::{Alarm, Runtime, clock, sealed};
+#[cfg(target_os = "linux")]
+use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -76,7 +79,7 @@ impl Runtime for Tokio {
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
         let Some(handle) = self.near() else { return Box::pin(std::future::pending()) };
         // A task, because a sleep of tokio panics when it is polled while its runtime ends.
-        let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at)));
+        let mut sleep = AbortOnDrop(handle.spawn(sleep_until(at, tokio::time::sleep)));
         Box::pin(async move {
             if (&mut sleep.0).await.is_err() {
                 std::future::pending::<()>().await;
@@ -87,8 +90,8 @@ impl Runtime for Tokio {
     fn alarm(&self) -> TokioAlarm {
         TokioAlarm {
             #[cfg(target_os = "linux")]
-            fd: timerfd::TimerFd::new().ok(),
-            sleep: None,
+            fd: TimerFd::new(register).ok(),
+            sleeps: Sleeps::default(),
         }
     }
 
@@ -127,7 +130,7 @@ impl Runtime for Tokio {
             return missing("its timer");
         }
         #[cfg(target_os = "linux")]
-        if !probe(|| drop(timerfd::TimerFd::new())) {
+        if !probe(|| drop(TimerFd::new(register))) {
             return missing("its I/O driver");
         }
         Ok(())
@@ -139,19 +142,6 @@ struct AbortOnDrop<T>(JoinHandle<T>);
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// A sleep of the machine is slept through by tokio's timer: so it looks at the clock this often.
-const CAP: Duration = Duration::from_secs(1);
-
-async fn sleep_until(at: Instant) {
-    loop {
-        let left = at.saturating_since(clock::now());
-        if left.is_zero() {
-            return;
-        }
-        tokio::time::sleep(left.min(CAP)).await;
     }
 }
 
@@ -201,38 +191,36 @@ impl Signals {
 pub struct TokioAlarm {
     /// Wakes at once when the machine wakes. `None` if the system gave none.
     #[cfg(target_os = "linux")]
-    fd: Option<timerfd::TimerFd>,
+    fd: Option<TimerFd<AsyncFd<OwnedFd>>>,
     /// Without it: looks at the clock once a second.
-    sleep: Option<(Instant, Pin<Box<tokio::time::Sleep>>)>,
+    sleeps: Sleeps,
+}
+
+/// Called inside of the runtime.
+#[cfg(target_os = "linux")]
+fn register(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // What replaces it is unsafe: it relies on the descriptor staying open, which an `OwnedFd` that is never
+    // taken out warrants.
+    #[allow(deprecated, reason = "newer versions of tokio offer no safe form; older ones have no other")]
+    AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
 }
 
 impl Alarm for TokioAlarm {
     fn poll_at(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         #[cfg(target_os = "linux")]
         if let Some(fd) = &mut self.fd {
-            match fd.poll_at(at, cx) {
+            let fired =
+                |fd: &AsyncFd<OwnedFd>| fd.poll_read_ready(cx).map_ok(|mut ready| ready.clear_ready());
+            match fd.poll_at(at, fired) {
                 Ok(poll) => return poll,
                 Err(_broken) => self.fd = None,
             }
         }
-        loop {
-            let left = at.saturating_since(clock::now());
-            if left.is_zero() {
-                self.sleep = None;
-                return Poll::Ready(());
-            }
-            match &mut self.sleep {
-                Some((until, sleep)) if *until == at => match sleep.as_mut().poll(cx) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(()) => self.sleep = None,
-                },
-                _ => self.sleep = Some((at, Box::pin(tokio::time::sleep(left.min(CAP))))),
-            }
-        }
+        self.sleeps.poll_at(at, cx, |at| Box::pin(sleep_until(at, tokio::time::sleep)))
     }
 
     fn clear(&mut self) {
-        self.sleep = None;
+        self.sleeps.clear();
         #[cfg(target_os = "linux")]
         if let Some(fd) = &mut self.fd {
             fd.clear();

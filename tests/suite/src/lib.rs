@@ -7,7 +7,9 @@
 
 mod api;
 mod counted;
+pub mod dropping;
 mod host;
+pub mod idle;
 pub mod leaks;
 mod leases;
 mod waiting;
@@ -70,6 +72,9 @@ properties! { $
 macro_rules! suite {
     (plain threads: $api:ty) => {
         $crate::__suite_tests!(any, $api);
+    };
+    (shared: $host:ty) => {
+        $crate::__suite_tests!(any, $crate::Futures<$host>);
     };
     (several threads: $host:ty) => {
         const _: () = assert!(!<$host as $crate::Host>::ONE_THREAD);

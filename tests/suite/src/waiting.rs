@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tenure_driver::{Runtime, clock};
 
-/// No wait ends by it unless something is wrong.
-pub(crate) const GENEROUS: Duration = Duration::from_secs(60);
+use crate::api::GENEROUS;
 
 /// Waits until the condition holds; looks again every few milliseconds.
 pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: impl FnMut() -> bool) {
@@ -46,4 +45,20 @@ pub(crate) async fn at_most<F: Future + ?Sized>(polls: u64, mut future: Pin<&mut
         pause().await;
     }
     None
+}
+
+/// Polls at most so often, whenever it is woken; `None` if that was not enough.
+pub(crate) async fn at_most_woken<F: Future + ?Sized>(
+    polls: u64,
+    mut future: Pin<&mut F>,
+) -> Option<F::Output> {
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(cx).map(Some)
+    })
+    .await
 }

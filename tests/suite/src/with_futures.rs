@@ -1,7 +1,6 @@
 //! [`Api`] with futures, on the runtime of a [`Host`].
 
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -14,6 +13,7 @@ use tenure_driver::{
 
 use crate::api::{self, Api, GENEROUS, Setup, TTL};
 use crate::host::Host;
+use crate::waiting::pause;
 
 /// Futures on the runtime of a [`Host`]; with the leases on a thread of their own, if so wanted.
 pub struct Futures<H: Host, const OWN_THREAD: bool = false> {
@@ -54,7 +54,7 @@ impl<H: Host, const OWN_THREAD: bool> Api for Futures<H, OWN_THREAD> {
     }
 
     fn yield_now(&self) -> impl Future<Output = ()> + Send {
-        yield_now()
+        pause()
     }
 }
 
@@ -64,19 +64,6 @@ pub(crate) async fn soon<F: Future>(runtime: &impl Runtime, future: F) -> F::Out
         Either::Left((output, _)) => output,
         Either::Right(((), _)) => panic!("it takes for ever"),
     }
-}
-
-/// Lets others go first.
-pub(crate) async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 impl api::Tenure for tenure_driver::Tenure {

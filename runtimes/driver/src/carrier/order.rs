@@ -1,6 +1,6 @@
 //! Operations for the store, and where they come from.
 
-use tenure_core::{CommandId, LeaseKey, TimerKey};
+use tenure_core::{CommandId, Instant, LeaseKey, TimerKey};
 use tenure_store::{Operation, OperationKind};
 
 use crate::subject::Subject;
@@ -40,11 +40,13 @@ pub(crate) struct Origin {
     pub(crate) by: By,
     pub(crate) subject: Subject,
     pub(crate) kind: OperationKind,
+    /// When it was ordered.
+    pub(crate) since: Instant,
 }
 
 impl Order {
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self, since: Instant) -> Origin {
         let kind = self.operation.kind();
-        Origin { id: self.id, by: self.by, subject: self.subject.clone(), kind }
+        Origin { id: self.id, by: self.by, subject: self.subject.clone(), kind, since }
     }
 }

@@ -9,6 +9,8 @@ use tenure_core::{CoordinatorKey, DropReason, Instant, LeaseName, Misuse, Worker
 use super::Driver;
 use super::entries::Times;
 use crate::coordinator::Tie;
+use crate::events;
+use crate::reason;
 use crate::request::{NewCoordinator, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::worker::{self, Place, Work};
@@ -45,7 +47,7 @@ impl<R: Runtime> Driver<R> {
                 self.coordinators.known.insert(key, Known { ticket, times, work, runtime, tie });
             }
             // Dropping the tie tells the handle.
-            Err(misuse) => tracing::debug!(target: "tenure", "no coordinator: {misuse}"),
+            Err(misuse) => events::request_refused(format_args!("no coordinator: {misuse}")),
         }
     }
 
@@ -78,7 +80,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn assigned(&mut self, coordinator: CoordinatorKey, worker: WorkerKey) {
         let Some(known) = self.coordinators.known.get(&coordinator) else { return };
         let Some(name) = self.node.worker_name(worker).cloned() else { return };
-        tracing::info!(target: "tenure", lease = name.as_str(), "a workload belongs to this instance");
+        events::workload_assigned(name.as_str());
         self.stats.assigned += 1;
         known.tie.assigned(worker, name);
         let tie = worker::Tie(Place::Share(Arc::clone(&known.tie.0), worker));
@@ -89,15 +91,17 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn dropped(&mut self, coordinator: CoordinatorKey, worker: WorkerKey, why: DropReason) {
         let Some(known) = self.coordinators.known.get(&coordinator) else { return };
         let name = self.node.worker_name(worker).map(LeaseName::as_str);
-        let why = match why {
+        let text = match why {
             DropReason::Rebalance => "another one has it now",
             DropReason::Drain => "this instance drains",
             DropReason::Removed => "it was removed",
             DropReason::Ended => "its coordinator ends",
             _ => "for a reason that this version does not know",
         };
-        tracing::info!(target: "tenure", lease = name, "a workload does not belong to this instance: {why}");
+        let text = format_args!("a workload does not belong to this instance: {text}");
+        events::workload_dropped(name, reason::dropped(why), text);
         self.stats.dropped += 1;
+        self.metrics.dropped(reason::dropped(why));
         known.tie.dropped(worker);
     }
 

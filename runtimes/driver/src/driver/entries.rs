@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use tenure_core::{AcquireFailure, LeaseKey, LeaseName, LeaseOptions, ReleaseOutcome, Token};
+use tenure_core::{AcquireFailure, Instant, LeaseKey, LeaseName, LeaseOptions, ReleaseOutcome, Token};
 use tenure_store::{Holder, StoreError};
 
 use crate::acquire::{AcquireError, Candidate};
+use crate::events;
 use crate::hold::Hold;
 use crate::periodic;
 use crate::request::Ticket;
@@ -30,6 +31,12 @@ pub(super) struct Entry {
     /// Whose run it is for.
     pub(super) host: Option<Host>,
     pub(super) hold: Option<Arc<Hold>>,
+    /// Since when it waits, or has waited.
+    pub(super) since: Instant,
+    /// Since when it is held.
+    pub(super) granted: Option<Instant>,
+    /// Since when a renewal is under way, with all that is tried again.
+    pub(super) renewing: Option<Instant>,
     /// Whether it was granted, and the store may still have a record of that.
     pub(super) recorded: bool,
     /// Waits for the end of the release.
@@ -38,7 +45,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The candidacy under which something is to run; nobody waits for its notices.
-    pub(super) const fn of_run(subject: Subject, times: Times, host: Host) -> Self {
+    pub(super) const fn of_run(now: Instant, subject: Subject, times: Times, host: Host) -> Self {
         Self {
             subject,
             ticket: None,
@@ -48,6 +55,9 @@ impl Entry {
             grant: None,
             host: Some(host),
             hold: None,
+            since: now,
+            granted: None,
+            renewing: None,
             recorded: false,
             outcome: None,
         }
@@ -262,7 +272,7 @@ impl Entries {
             AcquireFailure::Draining => AcquireError::Draining { lease },
             AcquireFailure::ShuttingDown => AcquireError::ShuttingDown { lease },
             other => {
-                tracing::debug!(target: "tenure", failure = ?other, "a failure that this version does not know");
+                events::unknown(format_args!("a failure that this version does not know: {other:?}"));
                 AcquireError::Unreachable { error, lease }
             }
         }

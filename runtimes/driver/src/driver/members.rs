@@ -9,7 +9,9 @@ use tenure_store::{OperationKind, StoreError};
 
 use super::{Driver, Stage, UNHELD_LIMIT};
 use crate::carrier::Origin;
+use crate::events;
 use crate::fleet::{DrainReason, Stuck, Tie};
+use crate::reason;
 use crate::request::Drained;
 use crate::runtime::Runtime;
 use crate::subject::Subject;
@@ -80,7 +82,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn join(&mut self, now: Instant, done: Option<oneshot::Sender<Result<(), StoreError>>>) {
         if let Err(misuse) = self.node.join(now, self.members.options.clone()) {
             // Dropping `done` tells that this has ended.
-            return tracing::debug!(target: "tenure", "not joined: {misuse}");
+            return events::request_refused(format_args!("not joined: {misuse}"));
         }
         let Some(done) = done else { return };
         if self.members.is_listed {
@@ -130,11 +132,11 @@ impl<R: Runtime> Driver<R> {
         for joining in self.members.joining.drain(..) {
             let _nobody_waits = joining.send(Ok(()));
         }
-        tracing::info!(target: "tenure", instance = self.node.identity().instance(), "joined the fleet");
+        events::instance_joined(self.node.identity().instance());
     }
 
     pub(super) fn members_changed(&mut self, count: usize) {
-        tracing::info!(target: "tenure", members = count, "the members have changed");
+        events::members_changed(count);
         self.stats.members = count;
         let members = self.node.members().map(|(members, _)| Arc::from(members));
         self.members.tie.0.change(|state| state.members = members);
@@ -143,7 +145,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn left(&mut self) {
         self.stats.members = 0;
         self.members.farewell = None;
-        tracing::info!(target: "tenure", "left the fleet");
+        events::instance_left();
     }
 
     /// Drains the whole instance; `done` is answered once nothing is held any more, or only by what is stuck.
@@ -169,9 +171,9 @@ impl<R: Runtime> Driver<R> {
         }
         // Whoever shuts down knows, and waits for it.
         match reason {
-            DrainReason::Shutdown => tracing::debug!(target: "tenure", "draining: {reason}"),
+            DrainReason::Shutdown => events::instance_ending(format_args!("draining: {reason}")),
             DrainReason::Program | DrainReason::Operator => {
-                tracing::info!(target: "tenure", "draining: {reason}");
+                events::instance_draining(reason::drains(reason), format_args!("draining: {reason}"));
             }
         }
         let drain = Drain { since: now, until: now, held: usize::MAX, done: false, drained: false };
@@ -180,7 +182,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     pub(super) fn resumed(&mut self) {
-        tracing::info!(target: "tenure", "the drain was taken back: work is taken again");
+        events::instance_resumed();
         (self.members.drain, self.members.hard) = (None, false);
         self.members.answer(&Drained::Resumed);
         self.members.tie.0.change(|state| (state.drain, state.drained) = (None, false));
@@ -192,7 +194,7 @@ impl<R: Runtime> Driver<R> {
         drain.done = true;
         if !std::mem::replace(&mut drain.drained, true) {
             if matches!(self.stage, Stage::Running) {
-                tracing::info!(target: "tenure", "drained: nothing is held any more");
+                events::instance_drained();
             }
             self.members.tie.0.change(|state| state.drained = true);
         }
@@ -223,7 +225,7 @@ impl<R: Runtime> Driver<R> {
         if !self.members.waiting.is_empty() {
             self.members.answer(&Drained::Stuck(stuck));
         } else {
-            tracing::warn!(target: "tenure", "work was stopped and does not end: {stuck}");
+            events::instance_stuck(format_args!("work was stopped and does not end: {stuck}"));
         }
     }
 }

@@ -13,13 +13,15 @@ use super::Driver;
 use super::entries::Host;
 use crate::acquire::Progress;
 use crate::carrier::{By, Order};
+use crate::events;
 use crate::fleet::DrainReason;
 use crate::hold::Hold;
 use crate::lease::LostReason;
+use crate::reason;
 use crate::runtime::Runtime;
 use crate::span::Span;
 use crate::subject::Subject;
-use crate::trouble::Kind;
+use crate::trouble::{Case, Kind};
 use crate::watches::Watch;
 
 impl<R: Runtime> Driver<R> {
@@ -30,14 +32,14 @@ impl<R: Runtime> Driver<R> {
             | Command::Release { id, lease, .. }
             | Command::FinishTick { id, lease, .. } => self.ask(now, id, By::Lease(lease), &command),
             Command::ClaimTick { id, lease, .. } => {
-                self.claim_beside(lease);
+                self.claim_beside(now, lease);
                 self.ask(now, id, By::Lease(lease), &command);
             }
             Command::ReadTimer { id, timer, .. } | Command::ChangeTimer { id, timer, .. } => {
                 self.ask(now, id, By::Timer(timer), &command);
             }
             Command::Heartbeat { id, sequence, draining, .. } => {
-                tracing::trace!(target: "tenure", sequence, draining, "heartbeat");
+                events::heartbeat(sequence, draining);
                 self.ask(now, id, By::Member, &command);
             }
             Command::Leave { id, .. } => {
@@ -56,15 +58,18 @@ impl<R: Runtime> Driver<R> {
     fn ask(&mut self, now: Instant, id: CommandId, by: By, command: &Command) {
         let Some(operation) = Operation::of(command, &self.node, &self.metadata) else { return };
         let subject = Subject::of(&operation);
-        if let Command::Renew { token, .. } = command {
-            tracing::trace!(target: "tenure", about = %subject, %token, "renewing");
+        if let Command::Renew { lease, token, .. } = *command {
+            events::lease_renewing(&subject, token.get());
+            if let Some(entry) = self.entries.of(lease) {
+                entry.renewing.get_or_insert(now);
+            }
         }
         self.carrier.order(now, Order { id, by, subject, operation });
     }
 
     fn stop(&mut self, lease: LeaseKey, how: Stop, why: StopReason) {
         let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) else { return };
-        tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, ?how, ?why, "stopping");
+        events::lease_stopping(&hold.subject, hold.token.get(), reason::stop(how), reason::stopped(why));
         match (how, why) {
             // From the fence on nothing revives the guard, though there still is time to end in order.
             (_, StopReason::Fence) => hold.lose(why, LostReason::Expired),
@@ -83,12 +88,16 @@ impl<R: Runtime> Driver<R> {
                 let owner = self.node.owner(n);
                 let text = self.node.text(lease).cloned();
                 let Some(entry) = self.entries.of(lease) else { return };
+                entry.granted = Some(now);
+                let waited = now.saturating_since(entry.since);
+                self.metrics.acquired(entry.subject.is_lease(), waited);
                 match &entry.subject {
                     Subject::Lease(name) => {
                         self.stats.acquired += 1;
-                        tracing::info!(target: "tenure", lease = name.as_str(), %token, "lease acquired");
+                        self.stats.waits.add(waited);
+                        events::lease_acquired(name.as_str(), token.get());
                     }
-                    subject => tracing::debug!(target: "tenure", about = %subject, %token, "claimed"),
+                    subject => events::claim_granted(subject, token.get()),
                 }
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
@@ -106,8 +115,14 @@ impl<R: Runtime> Driver<R> {
             }
             Notice::Renewed { lease, deadlines } => {
                 self.stats.renewed += 1;
-                if let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) {
-                    tracing::debug!(target: "tenure", about = %hold.subject, token = %hold.token, "renewed");
+                let Some(entry) = self.entries.of(lease) else { return };
+                if let Some(since) = entry.renewing.take() {
+                    let took = now.saturating_since(since);
+                    self.stats.renewals.add(took);
+                    self.metrics.renewed(took);
+                }
+                if let Some(hold) = &entry.hold {
+                    events::lease_renewed(&hold.subject, hold.token.get());
                     hold.renew(deadlines);
                 }
             }
@@ -118,7 +133,12 @@ impl<R: Runtime> Driver<R> {
                     let error = self.entries.error(&hold.subject);
                     let text =
                         format_args!("a renewal failed; without one the work must stop in {left}: {error}");
-                    self.trouble.warn(now, Kind::InDoubt, Some(&hold.subject), text);
+                    self.trouble.warn(
+                        now,
+                        Kind::InDoubt,
+                        Case::from(&hold.subject).with_token(hold.token),
+                        text,
+                    );
                 }
             }
             Notice::RenewalStarved { lease, late_by } => {
@@ -135,7 +155,7 @@ impl<R: Runtime> Driver<R> {
             Notice::Waiting { lease, token, until } => {
                 let Some(entry) = self.entries.of(lease) else { return };
                 let (subject, candidate) = (entry.subject.clone(), entry.candidate.clone());
-                tracing::debug!(target: "tenure", about = %subject, ?token, "waiting: it is held");
+                events::lease_waiting(&subject, token.map(Token::get));
                 if let Some(candidate) = candidate {
                     candidate.report(Progress::Waiting { holder: self.entries.holder(&subject), until });
                 }
@@ -156,13 +176,13 @@ impl<R: Runtime> Driver<R> {
             Notice::GrantedTooLate { lease, token } => {
                 let Some(entry) = self.entries.of(lease) else { return };
                 let text = "the store granted it so late that no time for work was left; it is given back";
-                self.trouble.warn(now, Kind::TooLate, Some(&entry.subject), text);
+                self.trouble.warn(now, Kind::TooLate, Case::from(&entry.subject).with_token(token), text);
                 if let Some(candidate) = &entry.candidate {
                     candidate.report(Progress::GrantedTooLate { token });
                 }
             }
             Notice::Failed { lease, why } => self.failed(now, lease, why),
-            Notice::Released { lease, outcome } => self.released(lease, outcome),
+            Notice::Released { lease, outcome } => self.released(now, lease, outcome),
             Notice::Ended { lease } => {
                 // Only a hold that was lost ends without having been released.
                 if let Some(outcome) = self.entries.remove(lease).and_then(|entry| entry.outcome) {
@@ -196,13 +216,20 @@ impl<R: Runtime> Driver<R> {
             Notice::WorkloadDropped { coordinator, worker, why } => self.dropped(coordinator, worker, why),
             Notice::CoordinatorEnded { coordinator } => self.coordinator_ended(coordinator),
             other => {
-                tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know")
+                events::unknown(format_args!("a notice that this version does not know: {other:?}"));
             }
         }
     }
 
     fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
         self.stats.lost += 1;
+        self.stats.losses.add(why);
+        if let Some(entry) = self.entries.of(lease) {
+            let held = entry.granted.take().map(|since| now.saturating_since(since));
+            let is_lease = entry.subject.is_lease();
+            self.stats.holds.extend(held.filter(|_| is_lease));
+            self.metrics.lost(is_lease, reason::lost(why), held);
+        }
         // The guard keeps its hold; for everybody else it is over.
         let Some(hold) = self.entries.unhold(lease) else { return };
         if why == LossReason::NotYours {
@@ -216,7 +243,8 @@ impl<R: Runtime> Driver<R> {
         hold.lose(stop, reason);
         let what = if hold.subject.lease().is_some() { "the lease" } else { "the claim" };
         let text = format_args!("{what} (token {token}) is lost: {reason}");
-        self.trouble.warn(now, Kind::Lost, Some(&hold.subject), text);
+        let case = Case::from(&hold.subject).with_token(token).with_reason(reason::lost(why));
+        self.trouble.warn(now, Kind::Lost, case, text);
     }
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
@@ -232,20 +260,24 @@ impl<R: Runtime> Driver<R> {
             return;
         }
         let error = self.entries.acquire_error(&name, why);
-        tracing::debug!(target: "tenure", "not acquired: {error}");
+        events::lease_not_acquired(name.as_str(), format_args!("not acquired: {error}"));
         let _nobody_waits = grant.send(Err(error));
     }
 
-    fn released(&mut self, lease: LeaseKey, outcome: ReleaseOutcome) {
+    fn released(&mut self, now: Instant, lease: LeaseKey, outcome: ReleaseOutcome) {
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
         entry.record(false);
+        let held = entry.granted.take().map(|since| now.saturating_since(since));
+        self.metrics.released(entry.subject.is_lease(), reason::released(outcome), held);
         match &entry.subject {
             Subject::Lease(name) => {
                 self.stats.released += 1;
-                tracing::info!(target: "tenure", lease = name.as_str(), ?outcome, "lease released");
+                self.stats.releases.add(outcome);
+                self.stats.holds.extend(held);
+                events::lease_released(name.as_str(), reason::released(outcome));
             }
-            subject => tracing::debug!(target: "tenure", about = %subject, ?outcome, "claim ended"),
+            subject => events::claim_ended(subject, reason::released(outcome)),
         }
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);

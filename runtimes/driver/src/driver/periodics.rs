@@ -12,11 +12,13 @@ use tenure_store::{RunOutcome, StoreError};
 use super::Driver;
 use super::entries::{self, Entry, Times};
 use super::timers::Why;
+use crate::events;
 use crate::periodic::{Tie, cut};
+use crate::reason;
 use crate::request::{NewPeriodic, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::subject::Subject;
-use crate::trouble::Kind;
+use crate::trouble::{Case, Kind};
 use crate::worker::{Ended, Host, Job, Work};
 
 #[derive(Default)]
@@ -85,7 +87,7 @@ impl<R: Runtime> Driver<R> {
                 self.periodics.known.insert(key, known);
             }
             // Dropping the tie tells the handle.
-            Err(misuse) => tracing::debug!(target: "tenure", "no periodic job: {misuse}"),
+            Err(misuse) => events::request_refused(format_args!("no periodic job: {misuse}")),
         }
     }
 
@@ -111,8 +113,8 @@ impl<R: Runtime> Driver<R> {
             None => tick.clone(),
         };
         let host = entries::Host::Periodic(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(subject, known.times, host));
-        self.missed_before(now, Some(&tick), &due);
+        self.entries.insert(lease, Entry::of_run(now, subject, known.times, host));
+        self.missed_before(now, &tick, &due);
     }
 
     pub(super) fn start_run(
@@ -129,8 +131,10 @@ impl<R: Runtime> Driver<R> {
         };
         self.stats.runs += 1;
         self.stats.claims += 1;
+        self.stats.lateness.add(due.late);
+        self.metrics.ticked(due.late);
         let subject = Subject::Tick(known.name.clone(), due.tick.n);
-        tracing::debug!(target: "tenure", timer = subject.timer(), tick = due.tick.n, %token, "a run is to start");
+        events::run_started(&subject, token.get());
         let record = known.job.clone().and_then(|job| {
             let owner = hold.owner.to_string().into();
             // A text that does not fit into a record is for the claim only.
@@ -145,7 +149,7 @@ impl<R: Runtime> Driver<R> {
         let job = Job::new(lease, hold, known.work.clone(), host, self.workers.sender.clone());
         let (runtime, tie) = (Arc::clone(&known.runtime), Arc::clone(&known.tie));
         self.periodics.runs.insert(lease, Running { periodic, subject, since: now, tie, record });
-        runtime.spawn(Box::pin(job.run()));
+        job.start(&runtime);
     }
 
     pub(super) fn run_ended(&mut self, now: Instant, run: Running, ended: Ended) {
@@ -167,12 +171,13 @@ impl<R: Runtime> Driver<R> {
         match error_text {
             Some(error) => {
                 let how = Ended::how(exit);
-                self.trouble.warn(now, Kind::Work, Some(&subject), format_args!("a run {how}: {error}"));
+                let case = Case::from(&subject).with_reason(reason::exit(exit));
+                self.trouble.warn(now, Kind::Work, case, format_args!("a run {how}: {error}"));
             }
             None => {
                 let took = crate::span::Span(now.saturating_since(since));
-                let (timer, tick) = (subject.timer(), subject.tick());
-                tracing::info!(target: "tenure", timer, tick, ?exit, "a run has ended after {took}");
+                let text = format_args!("a run has ended after {took}");
+                events::run_ended(&subject, reason::exit(exit), text);
             }
         }
         tie.ended(exit, error);
@@ -184,7 +189,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// A tick is to be claimed: if it is beside the lease of its run, nobody has heard of that yet.
-    pub(super) fn claim_beside(&mut self, lease: LeaseKey) {
+    pub(super) fn claim_beside(&mut self, now: Instant, lease: LeaseKey) {
         if self.entries.of(lease).is_some() {
             return;
         }
@@ -194,7 +199,7 @@ impl<R: Runtime> Driver<R> {
         let Some(known) = self.periodics.known.get(&periodic) else { return };
         let subject = Subject::Tick(known.name.clone(), due.tick.n);
         let host = entries::Host::Periodic(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(subject, known.times, host));
+        self.entries.insert(lease, Entry::of_run(now, subject, known.times, host));
         self.periodics.beside.insert(lease);
     }
 
@@ -247,7 +252,7 @@ impl<R: Runtime> Driver<R> {
         let Some(run) = self.periodics.runs.get(&lease) else { return false };
         run.tie.stuck(lease);
         let text = "the run was stopped and does not end: it blocks its thread; its claim is not ended before it does";
-        self.trouble.warn(now, Kind::Work, Some(&run.subject), text);
+        self.trouble.warn(now, Kind::Stuck, &run.subject, text);
         true
     }
 
@@ -264,24 +269,23 @@ impl<R: Runtime> Driver<R> {
                  tick is not run"
             ),
             _ => {
-                let (lease, timer, tick) = (subject.lease(), subject.timer(), subject.tick());
-                return tracing::debug!(target: "tenure", lease, timer, tick, ?why, "not claimed");
+                return events::claim_refused(&subject, format_args!("not claimed: {why:?}"));
             }
         };
         self.trouble.warn(now, Kind::Store, Some(&subject), text);
     }
 
     pub(super) fn tick_skipped(&mut self, now: Instant, periodic: PeriodicKey, tick: u64, why: TickMiss) {
-        self.stats.skipped_ticks += 1;
+        self.skipped(reason::missed(why), 1);
         let Some(known) = self.periodics.known.get(&periodic) else { return };
         let subject = Subject::Tick(known.name.clone(), tick);
         let text = format_args!("tick {tick} is not run here: {}", Why(why));
         if why == TickMiss::Draining {
             // That it drains was told when it began; each tick may have gone to another instance.
-            return tracing::debug!(target: "tenure", timer = subject.timer(), tick, "{text}");
+            return events::tick_passed(&subject, text);
         }
         let kind = if why == TickMiss::Overlap { Kind::Overlap } else { Kind::Missed };
-        self.trouble.warn(now, kind, Some(&subject), text);
+        self.trouble.warn(now, kind, Case::from(&subject).with_reason(reason::missed(why)), text);
     }
 
     pub(super) fn periodic_ended(&mut self, now: Instant, periodic: PeriodicKey, why: TimerEnd) {

@@ -9,6 +9,7 @@ use tenure_core::{Instant, JobName};
 use tenure_store::{RunOutcome, RunReport, StoreError, StoreErrorKind};
 
 use super::Driver;
+use crate::events;
 use crate::request::{NewRun, Ticket};
 use crate::runtime::Runtime;
 use crate::subject::Subject;
@@ -314,7 +315,8 @@ impl<R: Runtime> Driver<R> {
         match self.records.reported(now, id, result) {
             None => {}
             Some(Lost::Retried(subject, error)) => {
-                tracing::debug!(target: "tenure", job = subject.job(), "not recorded yet, and tried again: {error}");
+                let text = format_args!("not recorded yet, and tried again: {error}");
+                events::record_retried(subject.job(), text);
             }
             Some(Lost::GivenUp(subject, error)) => {
                 self.stats.lost_reports += 1;

@@ -45,6 +45,9 @@ impl<R: Runtime> Driver<R> {
                             grant: Some(grant),
                             host: None,
                             hold: None,
+                            since: now,
+                            granted: None,
+                            renewing: None,
                             recorded: false,
                             outcome: None,
                         };

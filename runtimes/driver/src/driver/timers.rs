@@ -6,11 +6,13 @@ use tenure_core::{DueTick, Instant, Misuse, Notice, TickMiss, TimerEnd, TimerKey
 use tenure_store::StoreError;
 
 use super::Driver;
+use crate::events;
+use crate::reason;
 use crate::request::{NewTimer, Ticket};
 use crate::runtime::Runtime;
 use crate::subject::Subject;
 use crate::timer::Feed;
-use crate::trouble::Kind;
+use crate::trouble::{Case, Kind};
 
 #[derive(Default)]
 pub(super) struct Timers {
@@ -40,7 +42,7 @@ impl<R: Runtime> Driver<R> {
                 self.timers.known.insert(key, Known { ticket, feed, error: None });
             }
             // Dropping the feed tells the handle.
-            Err(misuse) => tracing::debug!(target: "tenure", "no timer: {misuse}"),
+            Err(misuse) => events::request_refused(format_args!("no timer: {misuse}")),
         }
     }
 
@@ -67,19 +69,28 @@ impl<R: Runtime> Driver<R> {
         let Some(known) = self.timers.known.get(&timer) else { return };
         let unread = known.feed.tick(now, due);
         self.stats.ticks += 1;
-        self.stats.skipped_ticks += unread;
-        let subject = self.timer_subject(timer);
-        tracing::trace!(target: "tenure", timer = subject.as_ref().and_then(Subject::timer), tick = due.tick.n, "tick");
-        self.missed_before(now, subject.as_ref(), &due);
+        self.stats.lateness.add(due.late);
+        self.metrics.ticked(due.late);
+        self.skipped(reason::UNREAD, unread);
+        let name = self.node.timer_name(timer).cloned();
+        let Some(subject) = name.map(|name| Subject::Tick(name, due.tick.n)) else { return };
+        events::tick_delivered(&subject);
+        self.missed_before(now, &subject, &due);
     }
 
     /// Tells of the ticks that were missed before this one.
-    pub(super) fn missed_before(&mut self, now: Instant, subject: Option<&Subject>, due: &DueTick) {
+    pub(super) fn missed_before(&mut self, now: Instant, subject: &Subject, due: &DueTick) {
         if due.missed > 0 {
-            self.stats.skipped_ticks += due.missed;
+            self.skipped(reason::PASSED, due.missed);
             let text = format_args!("{} missed before tick {}", Were(due.missed), due.tick.n);
-            self.trouble.warn(now, Kind::Missed, subject, text);
+            self.trouble.warn(now, Kind::Missed, Case::from(subject).with_reason(reason::PASSED), text);
         }
+    }
+
+    /// Counts ticks that are not delivered or run here.
+    pub(super) fn skipped(&mut self, why: &'static str, count: u64) {
+        self.stats.skipped_ticks += count;
+        self.metrics.missed(why, count);
     }
 
     /// What a timer says besides its ticks.
@@ -88,30 +99,32 @@ impl<R: Runtime> Driver<R> {
         let subject = subject.as_ref();
         match notice {
             Notice::TicksMissed { last, count, why, .. } => {
-                self.stats.skipped_ticks += count;
+                self.skipped(reason::missed(*why), *count);
                 if let Some(known) = self.timers.known.get(&timer) {
                     known.feed.missed(*count);
                 }
                 let text = format_args!("{} missed up to tick {last}: {}", Were(*count), Why(*why));
-                self.trouble.warn(now, Kind::Missed, subject, text);
+                let case = Case::from(subject).with_reason(reason::missed(*why));
+                self.trouble.warn(now, Kind::Missed, case, text);
             }
             Notice::ScheduleChanged { schedule, .. } => {
                 if let Some(known) = self.timers.known.get(&timer) {
                     known.feed.follow(schedule.clone());
                 }
                 let name = subject.and_then(Subject::timer);
-                tracing::info!(target: "tenure", timer = name, "another instance has changed the schedule: {schedule}");
+                let text = format_args!("another instance has changed the schedule: {schedule}");
+                events::schedule_changed(name, text);
             }
             Notice::ScheduleUnreadable { .. } => {
                 let text =
                     "the schedule at the store can't be read by this program: no ticks here until it can";
-                self.trouble.warn(now, Kind::Schedule, subject, text);
+                self.trouble.warn(now, Kind::Unreadable, subject, text);
             }
             Notice::Rebased { last, .. } => {
                 let text = format_args!(
                     "the store's clock stands before tick {last}: it was set back, and ticks count on from now"
                 );
-                self.trouble.warn(now, Kind::Schedule, subject, text);
+                self.trouble.warn(now, Kind::Rebased, subject, text);
             }
             Notice::TimerRetrying { failure, .. } => {
                 let error = self.timer_error(timer);
@@ -121,7 +134,7 @@ impl<R: Runtime> Driver<R> {
                 self.trouble.warn(now, Kind::Store, subject, text);
             }
             other => {
-                tracing::debug!(target: "tenure", notice = ?other, "a notice that this version does not know");
+                events::unknown(format_args!("a notice that this version does not know: {other:?}"));
             }
         }
     }

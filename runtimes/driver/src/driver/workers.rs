@@ -10,11 +10,13 @@ use tenure_core::{AcquireFailure, Event, Exit, Instant, LeaseKey, Misuse, Token,
 
 use super::entries::{self, Entry, Times};
 use super::{Driver, SHARE};
+use crate::events;
+use crate::reason;
 use crate::request::{NewWorker, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::span::Span;
 use crate::subject::Subject;
-use crate::trouble::Kind;
+use crate::trouble::{Case, Kind};
 use crate::worker::{Ended, Host, Job, Tie, Work, WorkerStatus};
 
 pub(super) struct Workers {
@@ -89,7 +91,7 @@ impl<R: Runtime> Driver<R> {
                 self.workers.enter(key, Some(ticket), times, work, runtime, tie);
             }
             // Dropping the tie tells the handle.
-            Err(misuse) => tracing::debug!(target: "tenure", "no worker: {misuse}"),
+            Err(misuse) => events::request_refused(format_args!("no worker: {misuse}")),
         }
     }
 
@@ -109,7 +111,7 @@ impl<R: Runtime> Driver<R> {
         let Some(name) = self.node.worker_name(worker).cloned() else { return };
         known.tie.set(WorkerStatus::Waiting);
         let host = entries::Host::Worker(Arc::clone(&known.tie));
-        self.entries.insert(lease, Entry::of_run(Subject::Lease(name), known.times, host));
+        self.entries.insert(lease, Entry::of_run(now, Subject::Lease(name), known.times, host));
     }
 
     pub(super) fn start_work(&mut self, now: Instant, worker: WorkerKey, lease: LeaseKey, token: Token) {
@@ -125,11 +127,11 @@ impl<R: Runtime> Driver<R> {
             return self.tell_node(now, Event::WorkloadExited { lease, exit: Exit::NotStarted });
         };
         self.stats.runs += 1;
-        tracing::info!(target: "tenure", lease = hold.subject.lease(), %token, "work is to start");
+        events::work_started(hold.subject.lease(), token.get());
         known.tie.works(token);
         let host = Host::Worker(known.tie.0.clone());
         let job = Job::new(lease, hold, work, host, self.workers.sender.clone());
-        known.runtime.spawn(Box::pin(job.run()));
+        job.start(&known.runtime);
     }
 
     fn work_ended(&mut self, now: Instant, ended: Ended) {
@@ -145,9 +147,10 @@ impl<R: Runtime> Driver<R> {
         }
         if let (Some(subject), Some(error)) = (&subject, &error) {
             let how = Ended::how(exit);
-            self.trouble.warn(now, Kind::Work, Some(subject), format_args!("work {how}: {error}"));
+            let case = Case::from(subject).with_reason(reason::exit(exit));
+            self.trouble.warn(now, Kind::Work, case, format_args!("work {how}: {error}"));
         } else if let Some(subject) = &subject {
-            tracing::info!(target: "tenure", lease = subject.lease(), ?exit, "work has ended");
+            events::work_ended(subject.lease(), reason::exit(exit));
         }
         let lost = work.is_none();
         if let Some(known) = worker.and_then(|worker| self.workers.known.get_mut(&worker)) {
@@ -179,7 +182,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn restarting(&mut self, now: Instant, worker: WorkerKey, failures: u32, until: Instant) {
         let name = self.node.worker_name(worker).map(|name| name.as_str());
         let rest = Span(until.saturating_since(now));
-        tracing::debug!(target: "tenure", lease = name, failures, "campaigns again in {rest}");
+        events::work_resting(name, failures, format_args!("campaigns again in {rest}"));
         self.workers.set(worker, WorkerStatus::Resting { failures, until });
     }
 
@@ -191,7 +194,7 @@ impl<R: Runtime> Driver<R> {
         known.tie.stuck();
         let text = "the work was stopped and does not end: it blocks its thread; its lease is not given back before it does";
         let subject = self.node.name(lease).cloned().map(Subject::Lease);
-        self.trouble.warn(now, Kind::Work, subject.as_ref(), text);
+        self.trouble.warn(now, Kind::Stuck, subject.as_ref(), text);
     }
 
     pub(super) fn worker_ended(&mut self, worker: WorkerKey) {

@@ -11,6 +11,7 @@ use tenure_store::{DrainMark, MemberEntry};
 
 use super::{Closed, RequestError, Tenure};
 use crate::coordinator::{self, CoordinatorSetup};
+use crate::events;
 use crate::fleet::{self, DrainReason, NotDrained};
 use crate::request::{Drained, Look, NewCoordinator, Request, Requests, Ticket};
 use crate::wakers::Waiting;
@@ -66,7 +67,7 @@ impl Tenure {
         F: Future + Send + 'static,
         F::Output: Outcome,
     {
-        CoordinatorSetup::new(self, workloads, work)
+        CoordinatorSetup::new(self, workloads, Work::new(work))
     }
 
     /// Joins the fleet: heartbeats show from now on that this instance is alive, until [`shutdown`](Tenure::shutdown).
@@ -235,13 +236,13 @@ impl Tenure {
         })
         .await;
         let mut again = self.0.clock.interrupted();
-        tracing::info!(target: "tenure", "asked to end: draining");
+        events::asked_to_end("asked to end: draining");
         let mut drain = pin!(self.drain());
         let mut stop = pin!(self.stop());
         let mut hard = false;
         let drained = poll_fn(|cx| {
             if !hard && again.as_mut().poll(cx).is_ready() {
-                tracing::warn!(target: "tenure", "asked to end again: work is stopped");
+                events::asked_again();
                 hard = true;
             }
             if hard { stop.as_mut().poll(cx) } else { drain.as_mut().poll(cx) }

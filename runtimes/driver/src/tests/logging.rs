@@ -11,9 +11,9 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use super::*;
 
-/// Keeps all lines of level debug and above.
+/// Keeps all lines, and sees to it that each is one of the guide's table.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Lines {
     fn at(&self, level: Level) -> Vec<String> {
@@ -22,17 +22,48 @@ impl Lines {
     }
 }
 
-struct Text(String);
+#[derive(Default)]
+struct Text {
+    text: String,
+    event: Option<String>,
+    fields: Vec<&'static str>,
+}
 
 impl Visit for Text {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "event" {
+            self.event = Some(value.to_owned());
+        } else {
+            self.record_debug(field, &value);
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+        write!(self.text, "{}={value:?} ", field.name()).unwrap();
+        if field.name() != "message" {
+            self.fields.push(field.name());
+        }
+    }
+}
+
+impl Text {
+    /// Whether the guide knows of such a line.
+    fn check(&self, metadata: &Metadata<'_>) {
+        let name = self.event.as_deref().unwrap_or_else(|| panic!("a line without a name: {}", self.text));
+        let known = observing::events().into_iter().find(|definition| definition.name == name);
+        let known = known.unwrap_or_else(|| panic!("{name} is not in the table"));
+        // What comes in floods is written at a lower level.
+        if *metadata.level() != Level::DEBUG && name != "trouble.summary" {
+            assert_eq!((*metadata.level(), metadata.target()), (known.level, known.target), "{name}");
+        }
+        let extra: Vec<_> = self.fields.iter().filter(|field| !known.fields.contains(field)).collect();
+        assert!(extra.is_empty(), "{name} has fields that are not in the table: {extra:?}");
     }
 }
 
 impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::DEBUG
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -44,9 +75,10 @@ impl Subscriber for Lines {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
+        let mut text = Text::default();
         event.record(&mut text);
-        self.0.lock().unwrap().push((*event.metadata().level(), text.0));
+        text.check(event.metadata());
+        self.0.lock().unwrap().push((*event.metadata().level(), text.text));
     }
 
     fn enter(&self, _: &Id) {}
@@ -55,7 +87,7 @@ impl Subscriber for Lines {
 }
 
 /// Beside a single listener, a line that another test comes to first would count as one that nobody wants.
-static SECOND_LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+pub(super) static SECOND_LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 /// Runs a test with all that it logs.
 fn logged(test: impl FnOnce(&World, &Lines)) {

@@ -1,17 +1,21 @@
-//! One run of the work of a worker or a periodic job, as a task.
+//! One run of the work of a worker or a periodic job, as a task or on a thread.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
+use std::thread;
 
 use futures::channel::mpsc;
 use tenure_core::{DueTick, Exit, LeaseKey, StopReason, TimerName};
 
 use super::outcome::{Run, Work, caught};
 use super::{Ctx, Place};
+use crate::blocking;
+use crate::events;
 use crate::hold::{Ending, Hold};
 use crate::lease::LostReason;
 use crate::periodic;
+use crate::runtime::SharedClock;
 
 /// How a run has ended.
 pub(crate) struct Ended {
@@ -88,7 +92,34 @@ impl Job {
         Self { lease, hold, work: Some(work), host, begun: false, end: None, ended }
     }
 
-    pub(crate) async fn run(mut self) {
+    /// Starts it: as a task of the runtime, or on a thread of its own if the work blocks.
+    pub(crate) fn start(self, runtime: &SharedClock) {
+        if self.work.as_ref().is_some_and(Work::blocks) {
+            self.start_on_thread();
+        } else {
+            runtime.spawn(Box::pin(self.run()));
+        }
+    }
+
+    /// The thread can't be stopped, so the run ends where the work returns: the driver hears of it no earlier.
+    fn start_on_thread(self) {
+        let place = Arc::new(Mutex::new(Some(self)));
+        let take = |place: &Mutex<Option<Self>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = Arc::clone(&place);
+        let thread = thread::Builder::new().name("tenure-run".to_owned()).spawn(move || {
+            if let Some(job) = take(&taken) {
+                blocking::wait(job.run());
+            }
+        });
+        if let Err(error) = thread
+            && let Some(mut job) = take(&place)
+        {
+            let text = format!("the operating system gave no thread to run it on: {error}");
+            job.end = Some((Exit::Failed, Some(text)));
+        }
+    }
+
+    async fn run(mut self) {
         let end = self.work().await;
         self.end = Some(end);
     }
@@ -96,11 +127,14 @@ impl Job {
     /// Starts the work, unless the clock has reached the fence, and sees to it until it has ended.
     async fn work(&mut self) -> (Exit, Option<String>) {
         let Some(work) = &self.work else { return (Exit::NotStarted, None) };
-        let started = work.start(&self.hold, || Ctx::new(Arc::clone(&self.hold), self.host.run()));
+        let run = self.host.run();
+        let span = events::run_span(&self.hold, run.as_ref().map(|(name, due)| (name, due)));
+        let ctx = || Ctx::new(Arc::clone(&self.hold), run);
+        let started = span.in_scope(|| work.start(&self.hold, ctx));
         let Some(started) = started else { return (Exit::NotStarted, None) };
         self.begun = true;
         let result = match started {
-            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run).await,
+            Ok(run) => watch(Ending::new(Arc::clone(&self.hold)), run, &span).await,
             Err(panic) => Err(panic),
         };
         match result {
@@ -134,25 +168,30 @@ impl Drop for Job {
     }
 }
 
-/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`.
+/// Runs the work until it ends, or until it is stopped hard, by the driver or by the clock alone: `None`. What it writes
+/// to the log, also when it is dropped, stands in `span`.
 ///
 /// # Errors
 /// The text of a panic, also of what is dropped.
-async fn watch(mut ending: Ending, run: Run) -> Result<Option<Result<(), String>>, String> {
+async fn watch(
+    mut ending: Ending,
+    run: Run,
+    span: &tracing::Span,
+) -> Result<Option<Result<(), String>>, String> {
     let mut run = Some(run);
     let ended = poll_fn(|cx| {
         if ending.poll_killed(cx).is_ready() {
             return Poll::Ready(Ok(None));
         }
         let Some(run) = run.as_mut() else { return Poll::Pending };
-        match caught(|| run.as_mut().poll(cx)) {
+        match caught(|| span.in_scope(|| run.as_mut().poll(cx))) {
             Ok(poll) => poll.map(|result| Ok(Some(result))),
             Err(panic) => Poll::Ready(Err(panic)),
         }
     })
     .await;
     // What is dropped is the user's, too.
-    match (ended, caught(|| drop(run.take()))) {
+    match (ended, caught(|| span.in_scope(|| drop(run.take())))) {
         (Ok(None | Some(Ok(()))), Err(panic)) => Err(panic),
         (ended, _) => ended,
     }

@@ -10,10 +10,13 @@ use futures::future::BoxFuture;
 use super::Ctx;
 use crate::hold::Hold;
 
-/// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it. All of it is the user's, what it drops included, and so are its
-/// panics: none of them gets out.
+/// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it. All of
+/// it is the user's, what it drops included, and so are its panics: none of them gets out.
 #[derive(Clone)]
-pub(crate) struct Work(Option<Arc<Mutex<Begin>>>);
+pub(crate) struct Work {
+    begin: Option<Arc<Mutex<Begin>>>,
+    blocks: bool,
+}
 
 type Begin = dyn FnMut(Ctx) -> Run + Send;
 
@@ -30,12 +33,31 @@ impl Work {
             let run = work(ctx);
             Box::pin(async { run.await.into_result() })
         };
-        Self(Some(Arc::new(Mutex::new(begin))))
+        Self { begin: Some(Arc::new(Mutex::new(begin))), blocks: false }
+    }
+
+    /// Work that blocks the thread that it runs on.
+    pub(crate) fn blocking<W, O>(work: W) -> Self
+    where
+        W: Fn(Ctx) -> O + Send + Sync + 'static,
+        O: Outcome,
+    {
+        let work = Arc::new(work);
+        let begin = move |ctx| -> Run {
+            let work = Arc::clone(&work);
+            Box::pin(async move { work(ctx).into_result() })
+        };
+        Self { begin: Some(Arc::new(Mutex::new(begin))), blocks: true }
+    }
+
+    /// Whether each run needs a thread of its own.
+    pub(super) const fn blocks(&self) -> bool {
+        self.blocks
     }
 
     /// Begins a run; `None` if its lease is over by the time that it comes to that.
     pub(super) fn start(&self, hold: &Hold, ctx: impl FnOnce() -> Ctx) -> Option<Result<Run, String>> {
-        let Some(work) = &self.0 else { return Some(Err("it is gone".to_owned())) };
+        let Some(work) = &self.begin else { return Some(Err("it is gone".to_owned())) };
         let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
         // Only now: another run may have taken its time to begin.
         hold.is_valid().then(|| caught(|| work(ctx())))
@@ -44,7 +66,7 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let work = self.0.take();
+        let work = self.begin.take();
         let _nobody_to_tell = caught(|| drop(work));
     }
 }

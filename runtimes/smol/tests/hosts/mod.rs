@@ -1,0 +1,124 @@
+//! The executors that the suite is run on.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use futures::channel::oneshot;
+use smol::Executor;
+use tenure_smol::Smol;
+use tenure_suite::Host;
+
+/// An executor that the thread runs that waits.
+pub(crate) struct OneThread(Arc<Executor<'static>>);
+
+impl Host for OneThread {
+    type Runtime = Smol;
+
+    const ONE_THREAD: bool = true;
+
+    fn new() -> Self {
+        Self(Arc::new(Executor::new()))
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        smol::block_on(self.0.run(future))
+    }
+
+    fn runtime(&self) -> Smol {
+        Smol::on(&self.0)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task).detach();
+    }
+
+    fn tasks(&self) -> Option<usize> {
+        None
+    }
+
+    fn shut_down(self) -> bool {
+        Arc::into_inner(self.0).is_some()
+    }
+}
+
+/// An executor with several threads.
+pub(crate) struct Threads {
+    executor: Arc<Executor<'static>>,
+    threads: Vec<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Host for Threads {
+    type Runtime = Smol;
+
+    const ONE_THREAD: bool = false;
+
+    fn new() -> Self {
+        let executor = Arc::new(Executor::new());
+        let thread = |_| {
+            let (end, ends) = oneshot::channel::<()>();
+            let executor = Arc::clone(&executor);
+            // The other end is dropped to end it.
+            (end, thread::spawn(move || smol::block_on(executor.run(async { drop(ends.await) }))))
+        };
+        let threads = (0..4).map(thread).collect();
+        Self { executor, threads }
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        smol::block_on(future)
+    }
+
+    fn runtime(&self) -> Smol {
+        Smol::on(&self.executor)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.executor.spawn(task).detach();
+    }
+
+    fn tasks(&self) -> Option<usize> {
+        None
+    }
+
+    fn shut_down(self) -> bool {
+        let (ends, threads): (Vec<_>, Vec<_>) = self.threads.into_iter().unzip();
+        drop(ends);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        Arc::into_inner(self.executor).is_some()
+    }
+}
+
+/// smol's own executor, with a single thread beside.
+pub(crate) struct Global;
+
+impl Host for Global {
+    type Runtime = Smol;
+
+    const ONE_THREAD: bool = false;
+
+    fn new() -> Self {
+        Self
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        smol::block_on(future)
+    }
+
+    fn runtime(&self) -> Smol {
+        Smol::global()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        smol::spawn(task).detach();
+    }
+
+    fn tasks(&self) -> Option<usize> {
+        None
+    }
+
+    fn shut_down(self) -> bool {
+        false
+    }
+}
