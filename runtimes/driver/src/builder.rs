@@ -183,8 +183,7 @@ impl<R: Runtime, S: Store> Builder<R, S> {
         member.labels = Labels::new(self.labels)?;
         member.check()?;
 
-        let mut random = [0; 32];
-        getrandom::fill(&mut random).map_err(|error| StartError::Random(error.to_string()))?;
+        let random = runtime.random().map_err(StartError::Random)?;
         let [incarnation, seed] = [&random[..16], &random[16..]]
             .map(|half| half.iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte)));
         let incarnation = Incarnation::new(incarnation);

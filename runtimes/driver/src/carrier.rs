@@ -87,8 +87,8 @@ impl Waiting {
 }
 
 struct Batch {
-    /// The operations without an outcome.
-    open: HashMap<usize, Origin>,
+    /// The operations without an outcome; in order, so that one run of a test is like another.
+    open: BTreeMap<usize, Origin>,
     /// Whether the store's future is still there.
     running: bool,
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tenure_core::{Deadlines, Owner, StopReason, Token};
@@ -81,6 +82,11 @@ impl Hold {
 
     pub(crate) fn deadlines(&self) -> Deadlines {
         self.lock().deadlines
+    }
+
+    /// Waits on the clock of the hold, from now on.
+    pub(crate) fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep_until(self.clock.now() + duration)
     }
 
     /// One read of the clock and one load. What was seen as invalid once stays so, even if a renewal that was

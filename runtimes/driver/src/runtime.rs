@@ -48,6 +48,22 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// # Errors
     /// What is missing and what to do, as a sentence.
     fn check(&self) -> Result<(), String>;
+
+    /// Random numbers, by which a process is unique.
+    ///
+    /// # Errors
+    /// What the operating system says if it has none.
+    #[doc(hidden)]
+    fn random(&self) -> Result<[u8; 32], String> {
+        system_random()
+    }
+}
+
+/// The random numbers of the operating system.
+pub(crate) fn system_random() -> Result<[u8; 32], String> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| error.to_string())?;
+    Ok(random)
 }
 
 /// An alarm that is set again and again.

@@ -409,6 +409,25 @@ impl Tenure {
         self.0.clock.now()
     }
 
+    /// Waits, from this call on, on the clock that also counts while the machine sleeps. In a test with virtual time
+    /// (`tenure::testing`) this is the time that the test lets pass.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = tenure::connect("memory:").await?;
+    /// use std::time::Duration;
+    /// let began = tenure.now();
+    /// tenure.sleep(Duration::from_millis(20)).await;
+    /// assert!(tenure.now().saturating_since(began) >= Duration::from_millis(20));
+    /// # tenure.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+        self.0.clock.sleep_until(self.now() + duration)
+    }
+
     pub(crate) fn clock(&self) -> SharedClock {
         Arc::clone(&self.0.clock)
     }

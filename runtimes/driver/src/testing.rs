@@ -2,45 +2,50 @@
 //!
 //! Time stands still until a test moves it, so that a test may wait for hours and take no time, and what it
 //! asserts does not depend on the machine.
+//!
+//! Its tasks belong to processes, which share the time. One can be frozen, and one can end, without the others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tenure_core::Instant;
+use tenure_core::{Instant, Jitter, SplitMix};
 
 use crate::runtime::{Alarm, Runtime, sealed};
 
-/// The runtime; cloning shares it. Only one thread may run it at a time.
+/// The runtime, as one process has it; cloning shares it. Only one thread may run it at a time.
 #[derive(Clone, Default)]
-pub struct TestRuntime(Arc<Inner>);
+pub struct TestRuntime {
+    inner: Arc<Inner>,
+    process: usize,
+}
 
 #[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
-    tasks: AtomicUsize,
-    polls: AtomicU64,
-}
+struct Inner(Mutex<State>);
 
 struct State {
     now: Instant,
     ready: VecDeque<Arc<Task>>,
     sleepers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
-    /// All tasks that were spawned and have not ended.
-    spawned: Vec<Weak<Task>>,
-    interrupts: usize,
-    listeners: Vec<Waker>,
+    /// The first one is that of the test.
+    processes: Vec<Process>,
     /// Runs what belongs to whoever calls, in place of this one.
     guest: Option<TestRuntime>,
-    ended: bool,
+    /// Without it the operating system gives random numbers.
+    random: Option<SplitMix>,
+    /// How often anything was polled since the time last moved.
+    polls_now: u64,
+    /// How often tasks were polled in all.
+    polls: u64,
 }
 
 impl Default for State {
@@ -51,19 +56,35 @@ impl Default for State {
             ready: VecDeque::new(),
             sleepers: BTreeMap::new(),
             next: 0,
-            spawned: Vec::new(),
-            interrupts: 0,
-            listeners: Vec::new(),
+            processes: vec![Process::default()],
             guest: None,
-            ended: false,
+            random: None,
+            polls_now: 0,
+            polls: 0,
         }
     }
+}
+
+#[derive(Default)]
+struct Process {
+    /// All tasks that were spawned and have not ended.
+    spawned: Vec<Weak<Task>>,
+    tasks: usize,
+    frozen: bool,
+    /// What would run if the process were not frozen.
+    held: Vec<Arc<Task>>,
+    ended: bool,
+    interrupts: usize,
+    listeners: Vec<Waker>,
 }
 
 struct Task {
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     queued: AtomicBool,
     runtime: Arc<Inner>,
+    process: usize,
+    /// Where it was spawned, if by a test.
+    origin: Option<&'static Location<'static>>,
 }
 
 impl Wake for Task {
@@ -75,11 +96,35 @@ impl Wake for Task {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Task {
+    /// Takes the future out, unless it is being polled.
+    fn take(&self) -> Option<BoxFuture<'static, ()>> {
+        match self.future.try_lock() {
+            Ok(mut future) => future.take(),
+            Err(TryLockError::Poisoned(future)) => future.into_inner().take(),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a future has not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "for the crate `tenure-testing` alone")]
+pub enum Stalled {
+    /// Nothing runs, and nothing waits for a time.
+    Forever,
+    /// The time is over that it had.
+    Late,
+}
+
+/// What runs this often while no time passes never waits.
+const MOST_POLLS: u64 = 1_000_000;
 
 impl TestRuntime {
     /// A runtime with nothing to do, some days after its epoch.
@@ -88,24 +133,79 @@ impl TestRuntime {
         Self::default()
     }
 
+    /// The same, whose random numbers all follow from `seed`.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        let runtime = Self::default();
+        runtime.inner.lock().random = Some(SplitMix::new(seed));
+        runtime
+    }
+
+    /// Another process at the same time.
+    #[must_use]
+    pub fn process(&self) -> Self {
+        let mut state = self.inner.lock();
+        state.processes.push(Process::default());
+        Self { inner: Arc::clone(&self.inner), process: state.processes.len() - 1 }
+    }
+
     /// Runs all tasks until each waits for something, without moving the time.
+    ///
+    /// # Panics
+    /// If a task never waits.
     pub fn run_until_stalled(&self) {
-        loop {
-            let Some(task) = self.0.lock().ready.pop_front() else { return };
+        while let Some(task) = self.next_ready() {
             task.queued.store(false, Ordering::Release);
+            self.count_poll(|| match task.origin {
+                Some(origin) => format!("the task that was spawned at {origin}"),
+                None => "a task of the library, or of a worker or job".to_owned(),
+            });
             let waker = Waker::from(Arc::clone(&task));
-            let mut future = task.future.lock().unwrap_or_else(PoisonError::into_inner);
-            self.0.polls.fetch_add(1, Ordering::Relaxed);
-            if let Some(running) = future.as_mut()
-                && running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
-            {
-                *future = None;
-                self.0.tasks.fetch_sub(1, Ordering::Relaxed);
+            let over = {
+                let mut future = task.future.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(running) = future.as_mut() else { continue };
+                self.inner.lock().polls += 1;
+                let ready = running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+                // A process may have been ended by what it did itself.
+                let ended = self.inner.lock().processes[task.process].ended;
+                if ready || ended { future.take() } else { None }
+            };
+            if over.is_some() {
+                self.inner.lock().processes[task.process].tasks -= 1;
             }
         }
     }
 
+    fn next_ready(&self) -> Option<Arc<Task>> {
+        let mut state = self.inner.lock();
+        loop {
+            let task = state.ready.pop_front()?;
+            let process = &mut state.processes[task.process];
+            if !process.frozen {
+                return Some(task);
+            }
+            process.held.push(task);
+        }
+    }
+
+    fn count_poll(&self, what: impl FnOnce() -> String) {
+        let mut state = self.inner.lock();
+        state.polls_now += 1;
+        if state.polls_now > MOST_POLLS {
+            state.polls_now = 0;
+            drop(state);
+            panic!(
+                "no time passes, since something never waits: {MOST_POLLS} times something ran at the same time, last \
+                 {}; have it sleep on the clock of its `Tenure`",
+                what()
+            );
+        }
+    }
+
     /// Lets this much time pass, with all tasks running when they are due.
+    ///
+    /// # Panics
+    /// If a task never waits.
     pub fn advance(&self, duration: Duration) {
         let end = Runtime::now(self) + duration;
         self.run_until_stalled();
@@ -121,22 +221,38 @@ impl TestRuntime {
 
     /// Lets this much time pass while nothing runs: the executor is blocked, or the machine sleeps.
     pub fn block(&self, duration: Duration) {
-        let mut state = self.0.lock();
+        let mut state = self.inner.lock();
         state.now = state.now + duration;
+        state.polls_now = 0;
     }
 
     /// Runs a future to its end, with all tasks; time passes when everything waits.
     ///
     /// # Panics
-    /// If everything waits for something that no passing of time brings about.
+    /// If everything waits for something that no passing of time brings about, or a task never waits.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        match self.try_block_on(future, Instant::MAX) {
+            Ok(output) => output,
+            Err(_) => panic!("nothing runs, and nothing waits for a time"),
+        }
+    }
+
+    /// The same, as long as the time is not later than `limit`.
+    ///
+    /// # Errors
+    /// [`Stalled`].
+    ///
+    /// # Panics
+    /// If a task never waits.
+    pub fn try_block_on<F: Future>(&self, future: F, limit: Instant) -> Result<F::Output, Stalled> {
         let mut future = pin!(future);
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&woken));
         loop {
             while woken.0.swap(false, Ordering::AcqRel) {
+                self.count_poll(|| "what the test waits for".to_owned());
                 if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                    return output;
+                    return Ok(output);
                 }
                 self.run_until_stalled();
             }
@@ -144,70 +260,139 @@ impl TestRuntime {
             if woken.0.load(Ordering::Acquire) {
                 continue;
             }
-            let Some(at) = self.next_sleeper() else { panic!("nothing runs, and nothing waits for a time") };
-            self.wake_sleepers(at);
-            self.run_until_stalled();
+            self.step(limit)?;
         }
+    }
+
+    /// Moves the time to when the next sleep ends, if that is not later than `limit`, and runs what is due then.
+    ///
+    /// # Errors
+    /// [`Stalled`].
+    ///
+    /// # Panics
+    /// If a task never waits.
+    pub fn step(&self, limit: Instant) -> Result<(), Stalled> {
+        let Some(at) = self.next_sleeper() else { return Err(Stalled::Forever) };
+        self.wake_sleepers(at.min(limit));
+        if at > limit {
+            return Err(Stalled::Late);
+        }
+        self.run_until_stalled();
+        Ok(())
     }
 
     /// From now on whoever calls does so from `guest`.
     pub fn lend(&self, guest: &Self) {
-        self.0.lock().guest = Some(guest.clone());
+        self.inner.lock().guest = Some(guest.clone());
     }
 
-    /// Drops all tasks, as a runtime does that is shut down, and all that are spawned later.
+    /// Runs nothing of this process any more, until it is thawed; what would run is kept. Time passes for it, too.
+    pub fn freeze(&self) {
+        self.inner.lock().processes[self.process].frozen = true;
+    }
+
+    /// Lets the process run again, first of all what would have run.
+    pub fn thaw(&self) {
+        let mut state = self.inner.lock();
+        let process = &mut state.processes[self.process];
+        process.frozen = false;
+        let held = std::mem::take(&mut process.held);
+        state.ready.extend(held);
+    }
+
+    /// Drops all tasks of this process, as a runtime does that is shut down, and all that are spawned later.
     pub fn shut_down(&self) {
-        let spawned = {
-            let mut state = self.0.lock();
-            state.ended = true;
-            std::mem::take(&mut state.spawned)
+        // Dropping a task runs anything, so that is done without the lock.
+        let (_held, spawned) = {
+            let mut state = self.inner.lock();
+            let process = &mut state.processes[self.process];
+            process.ended = true;
+            (std::mem::take(&mut process.held), std::mem::take(&mut process.spawned))
         };
         for task in spawned.iter().filter_map(Weak::upgrade) {
-            let future = task.future.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let future = task.take();
             if future.is_some() {
-                self.0.tasks.fetch_sub(1, Ordering::Relaxed);
+                self.inner.lock().processes[self.process].tasks -= 1;
             }
             drop(future);
         }
     }
 
-    /// How many tasks have not ended.
+    /// Whether the process was [shut down](TestRuntime::shut_down).
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.inner.lock().processes[self.process].ended
+    }
+
+    /// How many tasks of this process have not ended.
     #[must_use]
     pub fn tasks(&self) -> usize {
-        self.0.tasks.load(Ordering::Relaxed)
+        self.inner.lock().processes[self.process].tasks
+    }
+
+    /// Where those tasks of this process were spawned that have not ended, and were spawned by [`TestRuntime::spawn_at`].
+    #[must_use]
+    pub fn origins(&self) -> Vec<&'static Location<'static>> {
+        let spawned = self.inner.lock().processes[self.process].spawned.clone();
+        let open = spawned.iter().filter_map(Weak::upgrade);
+        open.filter(|task| !matches!(task.future.try_lock().as_deref(), Ok(None)))
+            .filter_map(|task| task.origin)
+            .collect()
     }
 
     /// How often tasks were polled so far.
     #[must_use]
     pub fn polls(&self) -> u64 {
-        self.0.polls.load(Ordering::Relaxed)
+        self.inner.lock().polls
     }
 
     /// How many sleeps are waited for.
     #[must_use]
     pub fn sleepers(&self) -> usize {
-        self.0.lock().sleepers.len()
+        self.inner.lock().sleepers.len()
     }
 
     /// Asks the process to end, as a signal would.
     pub fn interrupt(&self) {
         let listeners = {
-            let mut state = self.0.lock();
-            state.interrupts += 1;
-            std::mem::take(&mut state.listeners)
+            let mut state = self.inner.lock();
+            let process = &mut state.processes[self.process];
+            process.interrupts += 1;
+            std::mem::take(&mut process.listeners)
         };
         listeners.into_iter().for_each(Waker::wake);
     }
 
+    /// Runs a task that says where it comes from.
+    pub fn spawn_at(&self, task: BoxFuture<'static, ()>, origin: Option<&'static Location<'static>>) {
+        if self.inner.lock().processes[self.process].ended {
+            return drop(task);
+        }
+        let future = Mutex::new(Some(task));
+        let (runtime, process) = (Arc::clone(&self.inner), self.process);
+        let task = Arc::new(Task { future, queued: AtomicBool::new(false), runtime, process, origin });
+        {
+            let mut state = self.inner.lock();
+            let process = &mut state.processes[self.process];
+            process.tasks += 1;
+            process.spawned.retain(|task| task.strong_count() > 0);
+            process.spawned.push(Arc::downgrade(&task));
+        }
+        task.wake();
+    }
+
     fn next_sleeper(&self) -> Option<Instant> {
-        self.0.lock().sleepers.first_key_value().map(|(&(at, _), _)| at)
+        self.inner.lock().sleepers.first_key_value().map(|(&(at, _), _)| at)
     }
 
     fn wake_sleepers(&self, at: Instant) {
         let mut woken = Vec::new();
         {
-            let mut state = self.0.lock();
-            state.now = state.now.max(at);
+            let mut state = self.inner.lock();
+            if state.now < at {
+                state.now = at;
+                state.polls_now = 0;
+            }
             while let Some(entry) = state.sleepers.first_entry()
                 && entry.key().0 <= at
             {
@@ -220,7 +405,11 @@ impl TestRuntime {
 
 impl fmt::Debug for TestRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestRuntime").field("now", &self.0.lock().now).finish_non_exhaustive()
+        let now = self.inner.lock().now;
+        f.debug_struct("TestRuntime")
+            .field("process", &self.process)
+            .field("now", &now)
+            .finish_non_exhaustive()
     }
 }
 
@@ -238,27 +427,15 @@ impl Runtime for TestRuntime {
     type Alarm = Sleep;
 
     fn now(&self) -> Instant {
-        self.0.lock().now
+        self.inner.lock().now
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        let ended = self.0.lock().ended;
-        if ended {
-            return drop(task);
-        }
-        self.0.tasks.fetch_add(1, Ordering::Relaxed);
-        let future = Mutex::new(Some(task));
-        let task = Arc::new(Task { future, queued: AtomicBool::new(false), runtime: Arc::clone(&self.0) });
-        {
-            let mut state = self.0.lock();
-            state.spawned.retain(|task| task.strong_count() > 0);
-            state.spawned.push(Arc::downgrade(&task));
-        }
-        task.wake();
+        self.spawn_at(task, None);
     }
 
     fn here(&self) -> Self {
-        self.0.lock().guest.clone().unwrap_or_else(|| self.clone())
+        self.inner.lock().guest.clone().unwrap_or_else(|| self.clone())
     }
 
     fn on_own_thread(&self) -> io::Result<Self> {
@@ -271,24 +448,34 @@ impl Runtime for TestRuntime {
     }
 
     fn alarm(&self) -> Sleep {
-        Sleep { runtime: Arc::clone(&self.0), place: None }
+        Sleep { runtime: Arc::clone(&self.inner), place: None }
     }
 
     fn interrupted(&self) -> BoxFuture<'static, ()> {
-        let runtime = Arc::clone(&self.0);
-        let seen = runtime.lock().interrupts;
+        let (runtime, process) = (Arc::clone(&self.inner), self.process);
+        let seen = runtime.lock().processes[process].interrupts;
         Box::pin(std::future::poll_fn(move |cx| {
-            let mut state = runtime.lock();
-            if state.interrupts > seen {
+            let process = &mut runtime.lock().processes[process];
+            if process.interrupts > seen {
                 return Poll::Ready(());
             }
-            state.listeners.push(cx.waker().clone());
+            process.listeners.push(cx.waker().clone());
             Poll::Pending
         }))
     }
 
     fn check(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    fn random(&self) -> Result<[u8; 32], String> {
+        let mut state = self.inner.lock();
+        let Some(source) = &mut state.random else { return crate::runtime::system_random() };
+        let mut bytes = [0; 32];
+        bytes.chunks_exact_mut(8).for_each(|eight| {
+            eight.copy_from_slice(&source.below(u64::MAX).to_le_bytes());
+        });
+        Ok(bytes)
     }
 }
 

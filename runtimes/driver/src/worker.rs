@@ -429,6 +429,12 @@ impl Ctx {
         poll_fn(move |cx| ending.poll_for(cx, |_, over| over))
     }
 
+    /// Waits, from this call on, on the clock that also counts while the machine sleeps; see [`Tenure::sleep`]. It goes on
+    /// when the work is to end: what waits for long waits for [`draining`](Ctx::draining) as well.
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+        self.hold.sleep(duration)
+    }
+
     /// Says that this work ends before its time, though it was not told to: it then counts as stopped, not as complete or
     /// failed, and a tick is run again where attempts are left. For work that something outside of this program stops.
     pub fn cut_short(&self) {

@@ -9,9 +9,10 @@ use tenure_driver::store_contract::SimpleStore;
 use tenure_driver::{Builder, Tenure};
 use tenure_memory::MemoryStore;
 
+use crate::GENEROUS;
 use crate::Host;
 use crate::counted::{Counted, Counts};
-use crate::waiting::{GENEROUS, until};
+use crate::waiting::until;
 
 mod places;
 mod things;

@@ -8,9 +8,10 @@ use tenure_driver::core::{LeaseConfig, StoreClock};
 use tenure_driver::{Builder, Runtime, Tenure, clock};
 use tenure_memory::MemoryStore;
 
+use crate::GENEROUS;
 use crate::Host;
 use crate::counted::{Counted, Counts};
-use crate::waiting::{GENEROUS, once, until};
+use crate::waiting::{once, until};
 
 /// Renewed once a second, roughly.
 const TTL: Duration = Duration::from_secs(4);

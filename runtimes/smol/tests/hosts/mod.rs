@@ -58,7 +58,10 @@ impl Host for Threads {
             let (end, ends) = oneshot::channel::<()>();
             let executor = Arc::clone(&executor);
             // The other end is dropped to end it.
-            (end, thread::spawn(move || smol::block_on(executor.run(async { drop(ends.await) }))))
+            (
+                end,
+                thread::spawn(move || smol::block_on(executor.run(async { ends.await.unwrap_or_default() }))),
+            )
         };
         let threads = (0..4).map(thread).collect();
         Self { executor, threads }

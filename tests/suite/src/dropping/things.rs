@@ -12,7 +12,8 @@ use tenure_driver::store_contract::Eviction;
 use tenure_driver::{Builder, Ctx, Lease, Runtime, Tenure};
 use tenure_memory::MemoryStore;
 
-use crate::waiting::{GENEROUS, at_most, once, pause};
+use crate::GENEROUS;
+use crate::waiting::{at_most, once, pause};
 
 /// Anything that can be dropped.
 pub(super) type Thing = Box<dyn Send>;
