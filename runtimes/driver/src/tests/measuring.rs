@@ -7,7 +7,6 @@ use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit, with_local_recorder,
 };
-use tenure_store::OperationKind;
 
 use super::*;
 use crate::metrics::{Kind, Metrics, defined};
