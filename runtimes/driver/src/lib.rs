@@ -4,6 +4,30 @@
 //! a runtime or a library on top. A [`Builder`] starts one background task, which feeds the state machines of
 //! `tenure-core` and carries their commands to a store; the handles ([`Tenure`], [`Lease`], [`Timer`], ...) talk to
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
+//!
+//! No handle has a type parameter for its runtime or its store. So a library that takes a [`Tenure`] works with whatever the
+//! program has chosen:
+//!
+//! ```
+//! use tenure_driver::{AcquireError, Tenure};
+//!
+//! /// Migrates the tables, unless another instance does so just now.
+//! pub async fn migrate(tenure: &Tenure) -> Result<bool, AcquireError> {
+//!     match tenure.try_acquire("migrate").await {
+//!         Ok(lease) => Ok(lease.run(async { /* ... */ }).await.is_ok()),
+//!         Err(AcquireError::Busy { .. }) => Ok(false),
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! assert!(migrate(&tenure).await?);
+//! # tenure.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod acquire;
 #[doc(hidden)]
