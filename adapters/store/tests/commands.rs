@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures::executor::block_on;
 use tenure_memory::MemoryStore;
 use tenure_store::core::{
-    Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseName, LeaseOptions,
-    LeaseTiming, MemberOptions, Node, Notice, Output, PeriodicOptions, SplitMix, StoreClock, TimerName,
-    TimerOptions, Timestamp,
+    Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName,
+    LeaseOptions, LeaseTiming, MemberOptions, Node, Notice, Output, PeriodicOptions, SplitMix, StoreClock,
+    TimerName, TimerOptions, Timestamp,
 };
 use tenure_store::{Metadata, Operation, Replies, SimpleStore, Store};
 
@@ -22,6 +22,8 @@ struct Bench {
     /// The kinds of operations that were carried.
     carried: BTreeSet<String>,
     notices: Vec<Notice>,
+    /// The claim of the run that goes on.
+    working: Option<LeaseKey>,
 }
 
 impl Bench {
@@ -39,6 +41,7 @@ impl Bench {
             metadata: Metadata::new(),
             carried: BTreeSet::new(),
             notices: Vec::new(),
+            working: None,
         };
         bench.restart("a");
         bench
@@ -66,7 +69,14 @@ impl Bench {
         loop {
             match self.node.poll() {
                 Output::Command(command) => self.carry(&command),
-                Output::Notice(notice) => self.notices.push(notice),
+                Output::Notice(notice) => {
+                    if let Notice::Renewed { lease, .. } = notice
+                        && self.working == Some(lease)
+                    {
+                        self.work_ends();
+                    }
+                    self.notices.push(notice);
+                }
                 Output::Wait(Some(at)) if at <= end => {
                     self.clock.store(at.as_nanos(), Ordering::Relaxed);
                     self.handle(Event::Timeout);
@@ -79,11 +89,10 @@ impl Bench {
     fn carry(&mut self, command: &Command) {
         let Some(operation) = Operation::of(command, &self.node, &self.metadata) else {
             return match command {
-                Command::StartWorkload { lease, .. } => {
-                    let (lease, exit) = (*lease, Exit::Completed);
-                    self.handle(Event::WorkloadExited { lease, exit });
-                }
-                other => panic!("{other} is an operation"),
+                // It works until its claim was renewed once.
+                Command::StartWorkload { lease, .. } => self.working = Some(*lease),
+                Command::DrainWorkload { .. } => self.work_ends(),
+                other => panic!("{other} is an operation, or is not to be expected"),
             };
         };
         let (id, kind) = (command.id().expect("an operation is answered"), operation.kind());
@@ -94,6 +103,12 @@ impl Bench {
         block_on(Store::execute(&self.store, vec![operation], replies));
         let outcome = outcome.lock().unwrap().take().expect("there always is an outcome");
         self.handle(kind.event(id, &outcome));
+    }
+
+    fn work_ends(&mut self) {
+        if let Some(lease) = self.working.take() {
+            self.handle(Event::WorkloadExited { lease, exit: Exit::Completed });
+        }
     }
 }
 
@@ -154,6 +169,7 @@ fn every_command_to_the_store_has_its_operation_and_every_outcome_its_event() {
         "ReadTimer",
         "Release",
         "Renew",
+        "RenewClaim",
     ];
     assert_eq!(carried, all);
 }
