@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures::executor::block_on;
 use tenure_memory::MemoryStore;
 use tenure_store::core::{
-    Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName,
+    ClaimEnd, Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName,
     LeaseOptions, LeaseTiming, MemberOptions, Node, Notice, Output, PeriodicOptions, SplitMix, StoreClock,
     TimerName, TimerOptions, Timestamp,
 };
-use tenure_store::{Metadata, Operation, Replies, SimpleStore, Store};
+use tenure_store::{Metadata, Operation, Replies, SimpleStore, Store, TimerAct, TimerRequest};
 
 struct Bench {
     node: Node<SplitMix>,
@@ -21,6 +21,8 @@ struct Bench {
     metadata: Metadata,
     /// The kinds of operations that were carried.
     carried: BTreeSet<String>,
+    /// How the runs were ended, and whether with their tokens.
+    finished: Vec<(ClaimEnd, bool)>,
     notices: Vec<Notice>,
     /// The claim of the run that goes on.
     working: Option<LeaseKey>,
@@ -40,6 +42,7 @@ impl Bench {
             clock,
             metadata: Metadata::new(),
             carried: BTreeSet::new(),
+            finished: Vec::new(),
             notices: Vec::new(),
             working: None,
         };
@@ -97,6 +100,9 @@ impl Bench {
         };
         let (id, kind) = (command.id().expect("an operation is answered"), operation.kind());
         self.carried.insert(format!("{kind:?}"));
+        if let Operation::Timer(TimerRequest { act: TimerAct::Finish { token, end, .. }, .. }) = &operation {
+            self.finished.push((*end, token.is_some()));
+        }
         let outcome = Arc::new(Mutex::new(None));
         let place = outcome.clone();
         let replies = Replies::new(1, move |_, outcome| *place.lock().unwrap() = Some(outcome));
@@ -151,6 +157,9 @@ fn every_command_to_the_store_has_its_operation_and_every_outcome_its_event() {
     assert!(bench.node.is_empty(), "{:?}", bench.notices);
     assert_eq!(block_on(SimpleStore::inspect(&bench.store, name)).unwrap(), None);
     assert_eq!(block_on(SimpleStore::members(&bench.store, None, 9)).unwrap(), []);
+
+    assert!(bench.finished.len() >= 5, "{:?}", bench.finished);
+    assert!(bench.finished.iter().all(|ended| *ended == (ClaimEnd::Finished, true)), "{:?}", bench.finished);
 
     // The next process wants another schedule.
     bench.restart("b");
