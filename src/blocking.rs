@@ -132,3 +132,8 @@ pub fn builder() -> Builder<impl Runtime> {
 fn runtime() -> impl Runtime {
     tenure_tokio::Tokio::current()
 }
+
+#[cfg(not(feature = "tokio"))]
+fn runtime() -> impl Runtime {
+    tenure_smol::Smol::global()
+}

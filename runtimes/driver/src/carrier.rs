@@ -23,7 +23,7 @@ mod answering;
 mod order;
 
 use answering::{AnswerOnDrop, ReportOnDrop, WatchOnDrop};
-pub(crate) use order::{By, Order, Origin, What};
+pub(crate) use order::{By, Order, Origin};
 
 /// The most batches on their way at once. What comes beyond waits and travels together in the next.
 const MAX_BATCHES: usize = 32;
@@ -147,7 +147,7 @@ impl Carrier {
     /// Takes an operation; it is sent by the next [`Carrier::launch`].
     pub(crate) fn order(&mut self, now: Instant, order: Order) {
         let waiting = Waiting { order, since: now };
-        if What::of(&waiting.order.operation).is_renewal() {
+        if waiting.order.operation.kind().is_renewal() {
             self.latest.insert(waiting.order.by, waiting.order.id);
             self.renewals.push_back(waiting);
         } else {

@@ -12,7 +12,7 @@ use std::io;
 use std::panic::Location;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -67,9 +67,8 @@ impl Default for State {
 
 #[derive(Default)]
 struct Process {
-    /// All tasks that were spawned and have not ended.
-    spawned: Vec<Weak<Task>>,
-    tasks: usize,
+    /// All tasks that were spawned and have not ended, in this order.
+    tasks: BTreeMap<u64, Arc<Task>>,
     frozen: bool,
     /// What would run if the process were not frozen.
     held: Vec<Arc<Task>>,
@@ -83,6 +82,7 @@ struct Task {
     queued: AtomicBool,
     runtime: Arc<Inner>,
     process: usize,
+    number: u64,
     /// Where it was spawned, if by a test.
     origin: Option<&'static Location<'static>>,
 }
@@ -171,7 +171,7 @@ impl TestRuntime {
                 if ready || ended { future.take() } else { None }
             };
             if over.is_some() {
-                self.inner.lock().processes[task.process].tasks -= 1;
+                self.inner.lock().processes[task.process].tasks.remove(&task.number);
             }
         }
     }
@@ -303,19 +303,13 @@ impl TestRuntime {
     /// Drops all tasks of this process, as a runtime does that is shut down, and all that are spawned later.
     pub fn shut_down(&self) {
         // Dropping a task runs anything, so that is done without the lock.
-        let (_held, spawned) = {
+        let (_held, tasks) = {
             let mut state = self.inner.lock();
             let process = &mut state.processes[self.process];
             process.ended = true;
-            (std::mem::take(&mut process.held), std::mem::take(&mut process.spawned))
+            (std::mem::take(&mut process.held), std::mem::take(&mut process.tasks))
         };
-        for task in spawned.iter().filter_map(Weak::upgrade) {
-            let future = task.take();
-            if future.is_some() {
-                self.inner.lock().processes[self.process].tasks -= 1;
-            }
-            drop(future);
-        }
+        tasks.into_values().for_each(|task| drop(task.take()));
     }
 
     /// Whether the process was [shut down](TestRuntime::shut_down).
@@ -327,17 +321,14 @@ impl TestRuntime {
     /// How many tasks of this process have not ended.
     #[must_use]
     pub fn tasks(&self) -> usize {
-        self.inner.lock().processes[self.process].tasks
+        self.inner.lock().processes[self.process].tasks.len()
     }
 
     /// Where those tasks of this process were spawned that have not ended, and were spawned by [`TestRuntime::spawn_at`].
     #[must_use]
     pub fn origins(&self) -> Vec<&'static Location<'static>> {
-        let spawned = self.inner.lock().processes[self.process].spawned.clone();
-        let open = spawned.iter().filter_map(Weak::upgrade);
-        open.filter(|task| !matches!(task.future.try_lock().as_deref(), Ok(None)))
-            .filter_map(|task| task.origin)
-            .collect()
+        let state = self.inner.lock();
+        state.processes[self.process].tasks.values().filter_map(|task| task.origin).collect()
     }
 
     /// How often tasks were polled so far.
@@ -368,16 +359,14 @@ impl TestRuntime {
         if self.inner.lock().processes[self.process].ended {
             return drop(task);
         }
-        let future = Mutex::new(Some(task));
         let (runtime, process) = (Arc::clone(&self.inner), self.process);
-        let task = Arc::new(Task { future, queued: AtomicBool::new(false), runtime, process, origin });
-        {
-            let mut state = self.inner.lock();
-            let process = &mut state.processes[self.process];
-            process.tasks += 1;
-            process.spawned.retain(|task| task.strong_count() > 0);
-            process.spawned.push(Arc::downgrade(&task));
-        }
+        let mut state = self.inner.lock();
+        state.next += 1;
+        let (number, queued) = (state.next, AtomicBool::new(false));
+        let future = Mutex::new(Some(task));
+        let task = Arc::new(Task { future, queued, runtime, process, number, origin });
+        state.processes[process].tasks.insert(number, Arc::clone(&task));
+        drop(state);
         task.wake();
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -19,7 +19,8 @@ use async_io::Timer;
 use async_signal::{Signal, Signals};
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use smol::Executor;
+#[doc(no_inline)]
+pub use smol::Executor;
 #[cfg(target_os = "linux")]
 use tenure_driver::alarm::TimerFd;
 use tenure_driver::alarm::{Sleeps, sleep_until};
@@ -77,7 +78,8 @@ impl Runtime for Smol {
             return own_thread::run(task);
         }
         match &self.executor {
-            Place::Global => smol::spawn(task).detach(),
+            // It panics where there is no thread for its executor: then the task is dropped.
+            Place::Global => _ = catch_unwind(AssertUnwindSafe(|| smol::spawn(task).detach())),
             Place::Given(executor) => {
                 if let Some(executor) = executor.upgrade() {
                     executor.spawn(task).detach();
@@ -130,7 +132,7 @@ impl Runtime for Smol {
         // smol starts what it needs when that is used first, and tells of a failure only by a panic.
         let started = catch_unwind(|| {
             drop(Signals::new([] as [Signal; 0]));
-            if matches!(self.executor, Place::Global) {
+            if matches!(self.executor, Place::Global) && !self.own_thread {
                 smol::spawn(async {}).detach();
             }
         });

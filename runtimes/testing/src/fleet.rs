@@ -98,9 +98,9 @@ impl Fleet {
         self
     }
 
-    /// So much time passes in [`block_on`](Fleet::block_on) and [`advance_until`](Fleet::advance_until) at most: two days,
-    /// so that whatever happens daily does. A test that waits for longer takes about a second per day.
-    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(2 * 86_400);
+    /// So much time passes in [`block_on`](Fleet::block_on) and [`advance_until`](Fleet::advance_until) at most: a day and
+    /// an hour, so that whatever happens daily does. A day of a small fleet, with all of its renewals, takes some seconds.
+    pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(25 * 3600);
 
     /// Sets how much time may pass in [`block_on`](Fleet::block_on) and [`advance_until`](Fleet::advance_until). Default
     /// [`DEFAULT_PATIENCE`](Self::DEFAULT_PATIENCE).

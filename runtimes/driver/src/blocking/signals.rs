@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 
 use super::wait;
-use crate::Tenure;
+use crate::{Tenure, events};
 
 const THREAD: &str = "tenure-signals";
 
@@ -41,10 +41,9 @@ impl Watch {
         let watch = move || wait(watch(&tenure, ended, || drop(listens)));
         let thread = thread::Builder::new().name(THREAD.to_owned()).spawn(watch);
         if let Err(error) = &thread {
-            tracing::warn!(
-                target: "tenure",
+            events::no_signals(format_args!(
                 "there is no thread to listen for requests to end, which so end the process at once: {error}"
-            );
+            ));
         }
         // From here on, a signal is not to end the process.
         let _listens = listening.recv();
@@ -70,14 +69,11 @@ async fn watch(tenure: &Tenure, mut ended: oneshot::Receiver<()>, listens: impl 
         while signals < 2 && signal.as_mut().poll(cx).is_ready() {
             signals += 1;
             if signals == 1 {
-                tracing::info!(target: "tenure", "asked to end: work under leases is asked to stop");
+                events::asked_to_end("asked to end: work under leases is asked to stop");
                 tenure.begin_shutdown();
                 signal = tenure.clock().interrupted();
             } else {
-                tracing::warn!(
-                    target: "tenure",
-                    "asked to end again: work under leases is stopped; the program's own work has to end by itself"
-                );
+                events::asked_again();
             }
         }
         if signals == 2 && stop.as_mut().poll(cx).is_ready() {

@@ -11,7 +11,7 @@ use super::signals::{Watch, apart};
 use super::wait::{wait, wait_at_most};
 use super::{Acquire, CoordinatorSetup, Ctx, Jobs, PeriodicSetup, TimedOut, TimerSetup, WorkerSetup};
 use crate::worker::Work;
-use crate::{DrainReason, IntoSchedule, NotDrained, Outcome, RequestError, Stats, StillHeld};
+use crate::{DrainReason, IntoSchedule, NotDrained, Outcome, RequestError, Stats, StillHeld, events};
 
 /// Leases, timers and jobs for a program of plain threads, over one store. Made by
 /// [`Builder::start_blocking`](crate::Builder::start_blocking); cloning shares it.
@@ -288,7 +288,7 @@ impl Tenure {
         let result = catch_unwind(AssertUnwindSafe(|| work(self.clone())));
         drop(watch);
         if let Err(error) = self.shutdown() {
-            tracing::warn!(target: "tenure", "{error}");
+            events::instance_still_held(error);
         }
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }

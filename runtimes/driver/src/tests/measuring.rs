@@ -9,9 +9,9 @@ use metrics::{
 };
 
 use super::*;
-use crate::carrier::What;
 use crate::metrics::{Kind, Metrics, defined};
 use crate::stats::Stats;
+use tenure_store::OperationKind;
 
 /// Keeps each series by its name and labels.
 #[derive(Clone, Default)]
@@ -361,16 +361,16 @@ fn labels_are_of_closed_sets_whatever_the_names_and_each_metric_is_described() {
 fn every_operation_has_its_label() {
     let kept = Kept::default();
     let operations = [
-        What::Acquire,
-        What::Renew,
-        What::Release,
-        What::ReadTimer,
-        What::ChangeTimer,
-        What::ClaimTick,
-        What::RenewClaim,
-        What::FinishTick,
-        What::Heartbeat,
-        What::Leave,
+        OperationKind::Acquire,
+        OperationKind::Renew,
+        OperationKind::Release,
+        OperationKind::ReadTimer,
+        OperationKind::ChangeTimer,
+        OperationKind::ClaimTick,
+        OperationKind::RenewClaim,
+        OperationKind::FinishTick,
+        OperationKind::Heartbeat,
+        OperationKind::Leave,
     ];
     with_local_recorder(&kept, || {
         let metrics = Metrics::new();

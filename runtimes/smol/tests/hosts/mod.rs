@@ -58,10 +58,8 @@ impl Host for Threads {
             let (end, ends) = oneshot::channel::<()>();
             let executor = Arc::clone(&executor);
             // The other end is dropped to end it.
-            (
-                end,
-                thread::spawn(move || smol::block_on(executor.run(async { ends.await.unwrap_or_default() }))),
-            )
+            let run = move || _ = smol::block_on(executor.run(ends));
+            (end, thread::spawn(run))
         };
         let threads = (0..4).map(thread).collect();
         Self { executor, threads }
