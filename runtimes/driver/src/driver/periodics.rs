@@ -56,6 +56,11 @@ pub(super) struct Running {
 }
 
 impl Periodics {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len() + self.tickets.len() + self.runs.len() + self.beside.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }

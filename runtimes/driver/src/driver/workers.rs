@@ -47,6 +47,11 @@ impl Default for Workers {
 }
 
 impl Workers {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len() + self.tickets.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
