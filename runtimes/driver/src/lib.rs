@@ -42,6 +42,7 @@ pub mod clock {
 mod coordinator;
 mod driver;
 mod events;
+mod fence;
 mod fleet;
 mod hold;
 mod jobs;
@@ -71,6 +72,7 @@ mod worker;
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};
 pub use coordinator::{Coordinator, CoordinatorSetup, CoordinatorStatus, Share};
+pub use fence::{Fence, FenceError, Gate};
 pub use fleet::{DrainReason, NotDrained, Stuck};
 pub use jobs::{JobRun, Jobs, RunSetup};
 pub use lease::{Lease, Lost, LostReason, Renewals, Signal};
