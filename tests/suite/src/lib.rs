@@ -13,6 +13,7 @@ pub mod dropping;
 pub mod handles;
 mod host;
 pub mod idle;
+#[cfg(unix)]
 pub mod leaks;
 pub mod leases;
 #[cfg(unix)]
@@ -67,6 +68,11 @@ properties! { $
         }
         coordinators {
             no_workload_runs_twice_while_instances_drain_and_come_back_in_turn
+        }
+    }
+    files {
+        leases {
+            a_lease_in_a_file_is_renewed_and_passes_on
         }
     }
     threads {
@@ -139,18 +145,24 @@ properties! { $
 macro_rules! suite {
     (plain threads: $api:ty) => {
         $crate::__suite_tests!(any, $api);
+        #[cfg(unix)]
+        $crate::__suite_tests!(files, $api);
         $crate::__suite_tests!(threads, $api);
     };
     (several threads: $host:ty) => {
         const _: () = assert!(!<$host as $crate::Host>::ONE_THREAD);
 
         $crate::__suite_tests!(any, $crate::Futures<$host>);
+        #[cfg(unix)]
+        $crate::__suite_tests!(files, $crate::Futures<$host>);
         $crate::__suite_tests!(threads, $crate::Futures<$host>);
         $crate::__suite_tests!(runtime, $host);
         $crate::__suite_tests!(alone, $host);
 
         mod on_own_thread {
             $crate::__suite_tests!(any, $crate::Futures<$host, true>);
+            #[cfg(unix)]
+            $crate::__suite_tests!(files, $crate::Futures<$host, true>);
             $crate::__suite_tests!(threads, $crate::Futures<$host, true>);
         }
     };
@@ -158,16 +170,22 @@ macro_rules! suite {
         const _: () = assert!(<$host as $crate::Host>::ONE_THREAD);
 
         $crate::__suite_tests!(any, $crate::Futures<$host>);
+        #[cfg(unix)]
+        $crate::__suite_tests!(files, $crate::Futures<$host>);
         $crate::__suite_tests!(runtime, $host);
         $crate::__suite_tests!(alone, $host);
         $crate::__suite_tests!(only_thread, $host);
 
         mod on_own_thread {
             $crate::__suite_tests!(any, $crate::Futures<$host, true>);
+            #[cfg(unix)]
+            $crate::__suite_tests!(files, $crate::Futures<$host, true>);
         }
     };
     (shared: $host:ty) => {
         $crate::__suite_tests!(any, $crate::Futures<$host>);
+        #[cfg(unix)]
+        $crate::__suite_tests!(files, $crate::Futures<$host>);
         $crate::__suite_tests!(runtime, $host);
     };
     (signals: $host:ty) => {
