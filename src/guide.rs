@@ -17,9 +17,9 @@
 //!
 //! The first three say what there is. Whoever protects data reads [fencing] and [guarantees] before the first deploy.
 //!
-//! Every example on these pages is compiled and run by the tests. They use the store in memory (`memory:`), so that they
-//! leave nothing behind; a program has `tenure::embedded("app")`, which its processes on one machine share, or
-//! `tenure::connect(url)`. Each ends with `shutdown`, which is not shown everywhere.
+//! The examples on these pages are compiled and run by the tests, but for a few that need a crate of somebody else. They
+//! use the store in memory (`memory:`), so that they leave nothing behind; a program has `tenure::embedded("app")`, which its
+//! processes on one machine share, or `tenure::connect(url)`. Each ends with `shutdown`, which is not shown everywhere.
 
 /// Emits a module for each page, with links to its neighbours.
 macro_rules! pages {

@@ -43,9 +43,10 @@ mod url;
 
 // The handles, and what sets them up.
 pub use tenure_driver::{
-    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, Durations, JobRun,
-    Jobs, Lease, Losses, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress, Releases,
-    Renewals, RunSetup, Share, Signal, Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup, WorkerStatus,
+    Acquire, Acquiring, Builder, Coordinator, CoordinatorSetup, CoordinatorStatus, Ctx, Durations, Fence,
+    Gate, JobRun, Jobs, Lease, Losses, NoStore, Outcome, Periodic, PeriodicSetup, PeriodicStatus, Progress,
+    Releases, Renewals, RunSetup, Share, Signal, Stats, Tenure, Timer, TimerSetup, Worker, WorkerSetup,
+    WorkerStatus,
 };
 
 // Settings and rules.
@@ -72,8 +73,8 @@ pub use tenure_driver::store_contract::{
 pub use tenure_driver::core::{ConfigError, NameError};
 pub use tenure_driver::store_contract::{StoreError, StoreErrorKind};
 pub use tenure_driver::{
-    AcquireError, Closed, DrainError, DrainReason, Interrupted, Lost, LostReason, NotDrained, RequestError,
-    StartError, StillHeld, Stuck, TimerError, WorkerError,
+    AcquireError, Closed, DrainError, DrainReason, FenceError, Interrupted, Lost, LostReason, NotDrained,
+    RequestError, StartError, StillHeld, Stuck, TimerError, WorkerError,
 };
 pub use url::ConnectError;
 

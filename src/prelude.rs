@@ -1,7 +1,8 @@
 //! What most programs name: `use tenure::prelude::*;`.
 //!
 //! The handles, what work gets to know, the settings that are chosen most often, and the errors that programs tell apart.
-//! All of it is also at the root of the crate. It grows only by names that are unlikely to be another's.
+//! All of it is also at the root of the crate. The handles are those of async programs: the module `blocking` has its own, of
+//! the same names. It grows only by names that are unlikely to be another's.
 //!
 #![cfg_attr(all(feature = "tokio", feature = "memory"), doc = "```")]
 #![cfg_attr(not(all(feature = "tokio", feature = "memory")), doc = "```ignore")]

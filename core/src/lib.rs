@@ -47,6 +47,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! `tenure-store` makes operations of commands, and events of their outcomes, and describes a driver that speaks to a store.
+//!
 //! The machines are one file each, from `lease.rs` on, and each file opens with the graph of its states. ARCHITECTURE.md of the
 //! repository has the invariants, the table of commands and replies, and how they were proven.
 

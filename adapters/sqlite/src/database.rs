@@ -76,7 +76,7 @@ impl Database {
         let me = if options.early {
             // Without its file a handle is as safe as with it, only slower to be succeeded.
             Liveness::begin(&live, lineage, &opened.boot.id).or_else(|error| {
-                tracing::warn!(%error, "the death of this process can't be noticed at once, only by TTL");
+                tracing::warn!(event = "sqlite.no_liveness", %error, "the death of this process can't be noticed at once, only by TTL");
                 Liveness::hidden(lineage)
             })?
         } else {
@@ -84,7 +84,7 @@ impl Database {
         };
         let bell = live.create().and_then(|()| open_bell(&live));
         if let Err(error) = &bell {
-            tracing::debug!(%error, "others can't be woken by a file event");
+            tracing::debug!(event = "sqlite.no_bell", %error, "others can't be woken by a file event");
         }
         let mut database = Self {
             opened,

@@ -272,7 +272,7 @@ impl Watcher {
         // What came before is of no interest.
         if self.events.as_mut().is_none_or(|events| events.take().over) {
             self.events = Events::watch(database.live())
-                .inspect_err(|error| tracing::debug!(%error, "no file events; looking more often instead"))
+                .inspect_err(|error| tracing::debug!(event = "sqlite.no_file_events", %error, "no file events; looking more often instead"))
                 .ok();
         }
         let now = clock::now();

@@ -146,7 +146,7 @@ impl Worker {
             Ok(_) | Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => {
                 // Only a lack of memory remains; going round at full speed would make it worse.
-                tracing::error!(error = %io::Error::from(error), "can't wait for work");
+                tracing::error!(event = "sqlite.cannot_wait", error = %io::Error::from(error), "can't wait for work");
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
@@ -314,6 +314,7 @@ impl Worker {
             && !database.is_current()?
         {
             tracing::warn!(
+                event = "sqlite.file_replaced",
                 path = %database.path().display(),
                 "the store's file was removed, replaced or damaged: all leases of this process are lost"
             );

@@ -203,6 +203,25 @@
 //! delivered as soon as it is known; what has no outcome when [`Replies`] is dropped is unknown. Every
 //! [`SimpleStore`] is a [`Store`] that runs the operations one by one, those on different leases and timers side by side.
 //!
+//! # A driver of one's own
+//!
+//! Programs with a loop of their own need no runtime of ours: the core says what to do, a store does it, and what lies
+//! between them is here. [`Operation::of`] makes the operation that a command of a [`Node`](core::Node) asks for, and
+//! [`OperationKind::event`] makes the event of its outcome. A driver then
+//!
+//! - polls the node until it says [`Wait`](core::Output::Wait), hands operations to [`Store::execute`], with a [`Replies`]
+//!   that brings each outcome back, and everything else to the application;
+//! - waits for an outcome, for the application, or until the instant that the node named, and hands in what came;
+//! - keeps operations on one [subject](Operation::subject) in their order, by handing them over together or one after the
+//!   other;
+//! - goes by a [clock](clock::now) that counts while the machine sleeps, and wakes from sleep by it: a wait that stands
+//!   still meanwhile is cut short, for an early [`Timeout`](core::Event::Timeout) is harmless;
+//! - answers [`Command::Watch`](core::Command::Watch): with [`Watching`](core::Reply::Watching) once [`Store::watch`] has
+//!   returned, whose [`Hint`]s it hands in, or with [`Failed`](core::Reply::Failed) if it has none.
+//!
+//! On plain threads these are forty lines, and less where time is virtual: `examples/own_driver.rs` and
+//! `examples/own_driver_virtual.rs` in the repository.
+//!
 //! # Connecting
 //!
 //! Constructors are synchronous and do not connect: the first operation does, in the context of the runtime
@@ -210,6 +229,7 @@
 
 mod check;
 pub mod clock;
+mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -221,6 +241,7 @@ mod timer;
 mod traits;
 
 pub use check::{check_claim_floor, check_floor};
+pub use command::OperationKind;
 pub use error::{StoreError, StoreErrorKind, Topic};
 pub use job::{JobRecord, KeptRun, RunOutcome, RunRecord, RunReport, RunState};
 pub use member::{Changed, DrainMark, Fleet, Heartbeat, Leave, MemberEntry, MemberRecord, next_version};

@@ -201,7 +201,7 @@ impl Guarded {
     fn order(&self, order: Order) {
         let sent = self.socket.try_write(&order.frame());
         if !matches!(sent, Ok(bytes) if bytes == order.frame().len()) {
-            tracing::debug!(?order, ?sent, "the guardian does not read");
+            tracing::debug!(event = "guardian.deaf", ?order, ?sent, "the guardian does not read");
         }
     }
 }

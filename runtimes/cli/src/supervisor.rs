@@ -353,7 +353,11 @@ impl<'a> Supervisor<'a> {
             self.kill_within_grace();
         }
         self.ask();
-        tracing::info!(signal = signals::name(signal), "passed on to the command");
+        tracing::info!(
+            event = "command.signalled",
+            signal = signals::name(signal),
+            "passed on to the command"
+        );
         self.guarded.signal(signal);
     }
 

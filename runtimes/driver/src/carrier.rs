@@ -23,7 +23,7 @@ mod answering;
 mod order;
 
 use answering::{AnswerOnDrop, ReportOnDrop, WatchOnDrop};
-pub(crate) use order::{By, Order, Origin, What};
+pub(crate) use order::{By, Order, Origin};
 
 /// The most batches on their way at once. What comes beyond waits and travels together in the next.
 const MAX_BATCHES: usize = 32;
@@ -138,10 +138,16 @@ impl Carrier {
         self.requests.len() + self.urgent.len() + self.renewals.len() + self.watches.waiting()
     }
 
+    /// How many entries all tables have, but for batches whose answers a store has kept beyond their futures.
+    pub(crate) fn entries(&self) -> usize {
+        let closed = self.batches.values().filter(|batch| batch.open.is_empty()).count();
+        closed + self.latest.len() + self.settled.len() + self.watches.entries()
+    }
+
     /// Takes an operation; it is sent by the next [`Carrier::launch`].
     pub(crate) fn order(&mut self, now: Instant, order: Order) {
         let waiting = Waiting { order, since: now };
-        if What::of(&waiting.order.operation).is_renewal() {
+        if waiting.order.operation.kind().is_renewal() {
             self.latest.insert(waiting.order.by, waiting.order.id);
             self.renewals.push_back(waiting);
         } else {

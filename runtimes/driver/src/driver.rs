@@ -11,6 +11,7 @@ mod notices;
 mod periodics;
 mod records;
 mod requests;
+mod tables;
 mod timers;
 mod workers;
 
@@ -26,9 +27,11 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use tenure_core::{CommandId, Event, Failure, Identity, Instant, Node, Output, Reply, SplitMix, StopReason};
-use tenure_store::{Acquired, Answer, Hint, Hints, Metadata, Outcome, Store, StoreError, TimerAnswer};
+use tenure_store::{
+    Acquired, Answer, Hint, Hints, Metadata, OperationKind, Outcome, Store, StoreError, TimerAnswer,
+};
 
-use crate::carrier::{By, Carrier, Delivery, Origin, What};
+use crate::carrier::{By, Carrier, Delivery, Origin};
 use crate::events;
 use crate::lease::LostReason;
 use crate::metrics::Metrics;
@@ -164,6 +167,7 @@ impl<R: Runtime> Driver<R> {
         if busy || matches!(self.stage, Stage::Ended) {
             return busy;
         }
+        debug_assert_eq!(self.left_over(), None, "something was not forgotten");
 
         let own = [
             self.carrier.deadline(),
@@ -213,7 +217,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn outcome(&mut self, now: Instant, order: &Origin, mut outcome: Outcome) {
-        if outcome.as_ref().is_ok_and(|answer| !order.what.fits(answer)) {
+        if outcome.as_ref().is_ok_and(|answer| !order.kind.fits(answer)) {
             let text = "the store's adapter answered with what belongs to another operation";
             self.trouble.warn(now, Kind::Bug, Some(&order.subject), text);
             outcome = Err(StoreError::unknown(text).about(&order.subject));
@@ -223,15 +227,12 @@ impl<R: Runtime> Driver<R> {
             outcome = Err(StoreError::transient("the timer was removed").about(&order.subject));
         }
         let id = order.id;
-        self.metrics.answered(order.what, now.saturating_since(order.since), outcome.is_err());
-        let event = match &outcome {
-            Ok(answer) => answer.event(id),
-            Err(error) => {
-                self.stats.failures += 1;
-                self.request_failed(now, order, error);
-                Event::Reply { id, reply: Reply::Failed(error.failure()) }
-            }
-        };
+        self.metrics.answered(order.kind, now.saturating_since(order.since), outcome.is_err());
+        let event = order.kind.event(id, &outcome);
+        if let Err(error) = &outcome {
+            self.stats.failures += 1;
+            self.request_failed(now, order, error);
+        }
         match (outcome, order.by) {
             (outcome, By::Timer(timer)) => self.timer_answered(timer, outcome.err()),
             (outcome, By::Member) => self.member_answered(order, outcome.err()),
@@ -242,7 +243,9 @@ impl<R: Runtime> Driver<R> {
                 if matches!(answer, Answer::Timer(TimerAnswer::Granted(_))) {
                     self.claim_beside_granted(lease);
                 }
-                if matches!(order.what, What::Release | What::FinishTick) && !self.holds_beside(lease) {
+                if matches!(order.kind, OperationKind::Release | OperationKind::FinishTick)
+                    && !self.holds_beside(lease)
+                {
                     self.entries.forgotten(lease);
                 }
                 self.entries.answered(&order.subject);
@@ -254,15 +257,17 @@ impl<R: Runtime> Driver<R> {
 
     /// Says so unless somebody else does: of acquisitions the candidate hears, of renewals a notice tells.
     fn request_failed(&mut self, now: Instant, order: &Origin, error: &StoreError) {
-        let Origin { subject, what, .. } = order;
+        let Origin { subject, kind, .. } = order;
         let entry = order.by.lease().and_then(|lease| self.entries.of(lease));
         let was_held = entry.is_some_and(|entry| entry.recorded);
-        if matches!(what, What::Release | What::FinishTick) && was_held {
+        if matches!(kind, OperationKind::Release | OperationKind::FinishTick) && was_held {
             self.trouble.warn(now, Kind::Store, Some(subject), error);
-        } else if order.by.lease().is_some_and(|lease| self.is_beside(lease)) && *what == What::ClaimTick {
+        } else if order.by.lease().is_some_and(|lease| self.is_beside(lease))
+            && *kind == OperationKind::ClaimTick
+        {
             self.claim_beside_failed(now, subject, error);
         } else {
-            events::request_failed(subject, what.name(), format_args!("failed: {error}"));
+            events::request_failed(subject, kind.name(), format_args!("failed: {error}"));
         }
     }
 

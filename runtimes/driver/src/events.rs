@@ -118,7 +118,7 @@ events! {
     info asked_to_end = "instance.interrupted" {} (text);
     /// It was asked again, and work is stopped hard.
     warn asked_again = "instance.interrupted_again" {} "asked to end again: work is stopped";
-    /// Signals can't be listened for, and end the process at once.
+    /// Signals can't be listened for: they end the process at once.
     warn no_signals = "instance.no_signals" {} (text);
     /// This instance drains; `reason` is `program` or `operator`.
     info instance_draining = "instance.draining" { reason: &str } (text);

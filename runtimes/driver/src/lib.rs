@@ -4,6 +4,30 @@
 //! a runtime or a library on top. A [`Builder`] starts one background task, which feeds the state machines of
 //! `tenure-core` and carries their commands to a store; the handles ([`Tenure`], [`Lease`], [`Timer`], ...) talk to
 //! it by a queue, and judge by the clock alone whether a lease still is valid.
+//!
+//! No handle has a type parameter for its runtime or its store. So a library that takes a [`Tenure`] works with whatever the
+//! program has chosen:
+//!
+//! ```
+//! use tenure_driver::{AcquireError, Tenure};
+//!
+//! /// Migrates the tables, unless another instance does so just now.
+//! pub async fn migrate(tenure: &Tenure) -> Result<bool, AcquireError> {
+//!     match tenure.try_acquire("migrate").await {
+//!         Ok(lease) => Ok(lease.run(async { /* ... */ }).await.is_ok()),
+//!         Err(AcquireError::Busy { .. }) => Ok(false),
+//!         Err(error) => Err(error),
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let tenure = tenure::connect("memory:").await?;
+//! assert!(migrate(&tenure).await?);
+//! # tenure.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod acquire;
 #[doc(hidden)]
@@ -18,6 +42,7 @@ pub mod clock {
 mod coordinator;
 mod driver;
 mod events;
+mod fence;
 mod fleet;
 mod hold;
 mod jobs;
@@ -47,6 +72,7 @@ mod worker;
 pub use acquire::{Acquire, AcquireError, Acquiring, Progress};
 pub use builder::{Builder, NoStore, StartError};
 pub use coordinator::{Coordinator, CoordinatorSetup, CoordinatorStatus, Share};
+pub use fence::{Fence, FenceError, Gate};
 pub use fleet::{DrainReason, NotDrained, Stuck};
 pub use jobs::{JobRun, Jobs, RunSetup};
 pub use lease::{Lease, Lost, LostReason, Renewals, Signal};

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
+use tenure_store::OperationKind;
 
-use crate::carrier::What;
 use crate::stats::Stats;
 
 /// What the guide and the recorder are told of a metric.
@@ -147,6 +147,13 @@ const COUNTED: &[Counted] = &[
             "Workloads that came to belong to this instance.",
         ),
         |stats| stats.assigned,
+    ),
+    (
+        Definition::counter(
+            "tenure_store_regressed_total",
+            "Grants given back because the store has lost its memory.",
+        ),
+        |stats| stats.regressed,
     ),
     (
         Definition::counter(
@@ -356,10 +363,10 @@ impl Metrics {
         self.dropped.add(reason, "", 1);
     }
 
-    pub(crate) fn answered(&self, what: What, took: Duration, failed: bool) {
-        self.operated.add(what.name(), "", 1);
-        self.failed.add(what.name(), "", failed.into());
-        self.latency.record(what.name(), took);
+    pub(crate) fn answered(&self, kind: OperationKind, took: Duration, failed: bool) {
+        self.operated.add(kind.name(), "", 1);
+        self.failed.add(kind.name(), "", failed.into());
+        self.latency.record(kind.name(), took);
     }
 
     /// Passes on what has changed. Gauges are changed by what was added or taken away, since several drivers of one

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tenure_core::{Identity, JobName, LeaseName, TimerName};
-use tenure_store::Topic;
+use tenure_store::{Operation, TickClaim, TimerAct, Topic};
 
 /// What an operation, a hold or a line in the log is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +21,25 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
+    /// What an operation is about; of a claim the tick, too.
+    pub(crate) fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Acquire(acquire) => Self::Lease(acquire.name.clone()),
+            Operation::Renew(renew) => Self::Lease(renew.name.clone()),
+            Operation::Release(release) => Self::Lease(release.name.clone()),
+            Operation::Timer(request) => match request.act {
+                TimerAct::Claim(TickClaim { tick, .. })
+                | TimerAct::Renew { tick, .. }
+                | TimerAct::Finish { tick, .. } => Self::Tick(request.name.clone(), tick),
+                TimerAct::Read { .. } | TimerAct::Change { .. } | TimerAct::Forget => {
+                    Self::Timer(request.name.clone())
+                }
+            },
+            Operation::Heartbeat(heartbeat) => Self::Member(heartbeat.identity.clone()),
+            Operation::Leave(leave) => Self::Member(leave.identity.clone()),
+        }
+    }
+
     /// Whether it is a lease, and not a claim or anything else.
     pub(crate) const fn is_lease(&self) -> bool {
         matches!(self, Self::Lease(_))

@@ -9,9 +9,10 @@ use std::fmt;
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::thread;
 
 #[cfg(target_os = "linux")]
 use async_io::Async;
@@ -19,7 +20,8 @@ use async_io::Timer;
 use async_signal::{Signal, Signals};
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use smol::Executor;
+#[doc(no_inline)]
+pub use smol::Executor;
 #[cfg(target_os = "linux")]
 use tenure_driver::alarm::TimerFd;
 use tenure_driver::alarm::{Sleeps, sleep_until};
@@ -77,10 +79,14 @@ impl Runtime for Smol {
             return own_thread::run(task);
         }
         match &self.executor {
-            Place::Global => smol::spawn(task).detach(),
+            // It panics where there is no thread for its executor: then the task is dropped.
+            Place::Global => _ = catch_unwind(AssertUnwindSafe(|| smol::spawn(task).detach())),
             Place::Given(executor) => {
-                if let Some(executor) = executor.upgrade() {
-                    executor.spawn(task).detach();
+                let Some(executor) = executor.upgrade() else { return };
+                executor.spawn(task).detach();
+                // The program has dropped it meanwhile: all of its tasks go with it, which is nothing to wait for here.
+                if let Some(executor) = Arc::into_inner(executor) {
+                    let _no_thread = thread::Builder::new().spawn(move || drop(executor));
                 }
             }
         }
@@ -130,7 +136,7 @@ impl Runtime for Smol {
         // smol starts what it needs when that is used first, and tells of a failure only by a panic.
         let started = catch_unwind(|| {
             drop(Signals::new([] as [Signal; 0]));
-            if matches!(self.executor, Place::Global) {
+            if matches!(self.executor, Place::Global) && !self.own_thread {
                 smol::spawn(async {}).detach();
             }
         });
@@ -190,5 +196,24 @@ impl Alarm for SmolAlarm {
 impl fmt::Debug for SmolAlarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SmolAlarm").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_suite::alarms::goes_off_when_it_is_due;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_without_a_descriptor_goes_off_when_it_is_due() {
+        smol::block_on(async {
+            let alarm = SmolAlarm {
+                #[cfg(target_os = "linux")]
+                fd: None,
+                sleeps: Sleeps::default(),
+            };
+            goes_off_when_it_is_due(&Smol::global(), alarm).await;
+        });
     }
 }

@@ -92,7 +92,6 @@ impl<T: Send> Task<T> {
 
 /// Settings of workers, coordinators and periodic jobs; `None` is the default of the handle.
 #[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
 pub struct Setup {
     /// How long work may go on after it was asked to end. For all of them.
     pub drain_timeout: Option<Duration>,

@@ -1,13 +1,15 @@
 //! Waiting for conditions, on any runtime.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use tenure_driver::{Runtime, clock};
 
 use crate::api::GENEROUS;
+use crate::host::Host;
 
 /// Waits until the condition holds; looks again every few milliseconds.
 pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: impl FnMut() -> bool) {
@@ -16,6 +18,19 @@ pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: im
         assert!(clock::now() < end, "still not: {what}");
         runtime.sleep_until(clock::now() + Duration::from_millis(5)).await;
     }
+}
+
+/// Waits for a future. Panics if that takes for ever.
+pub(crate) async fn soon<F: Future>(runtime: &impl Runtime, future: F) -> F::Output {
+    match select(pin!(future), runtime.sleep_until(clock::now() + GENEROUS)).await {
+        Either::Left((output, _)) => output,
+        Either::Right(((), _)) => panic!("it takes for ever"),
+    }
+}
+
+/// Runs a future inside of a host. Panics if that takes for ever.
+pub(crate) fn run<H: Host, T>(host: &H, future: impl Future<Output = T>) -> T {
+    host.block_on(async { soon(&host.runtime(), future).await })
 }
 
 /// Lets other tasks run.

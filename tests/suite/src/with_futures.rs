@@ -1,9 +1,7 @@
 //! [`Api`] with futures, on the runtime of a [`Host`].
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use tenure_driver::core::{Deadlines, DueTick, LeaseConfig, ReleaseOutcome, StopReason, Token};
 use tenure_driver::store_contract::{LeaseRecord, MemberEntry, RunRecord, Store};
 use tenure_driver::{
@@ -11,9 +9,9 @@ use tenure_driver::{
     Share, Stats, StillHeld, TimerError, WorkerStatus, clock,
 };
 
-use crate::api::{self, Api, GENEROUS, Setup, TTL};
+use crate::api::{self, Api, Setup, TTL};
 use crate::host::Host;
-use crate::waiting::pause;
+use crate::waiting::{pause, soon};
 
 /// Futures on the runtime of a [`Host`]; with the leases on a thread of their own, if so wanted.
 pub struct Futures<H: Host, const OWN_THREAD: bool = false> {
@@ -55,14 +53,6 @@ impl<H: Host, const OWN_THREAD: bool> Api for Futures<H, OWN_THREAD> {
 
     fn yield_now(&self) -> impl Future<Output = ()> + Send {
         pause()
-    }
-}
-
-/// Waits for a future. Panics if it takes for ever.
-pub(crate) async fn soon<F: Future>(runtime: &impl Runtime, future: F) -> F::Output {
-    match select(pin!(future), runtime.sleep_until(clock::now() + GENEROUS)).await {
-        Either::Left((output, _)) => output,
-        Either::Right(((), _)) => panic!("it takes for ever"),
     }
 }
 

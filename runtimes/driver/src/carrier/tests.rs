@@ -216,26 +216,6 @@ fn ends_of_claims_travel_before_renewals_and_leave_none_of_the_same_claim_behind
 }
 
 #[test]
-fn an_operation_is_answered_only_by_what_belongs_to_it() {
-    use TimerAnswer::{Gone, Granted, NotYours, Overlaps, Removed, Renewed, Taken};
-    let held = TimerAnswer::Held { token: Token::new(1), remaining: Duration::ZERO };
-    let answers = [Granted(Token::new(1)), held, Taken, Overlaps, Renewed, Removed, NotYours, Gone];
-    let fitting = |what: What| {
-        let fits = |answer: &&TimerAnswer| what.fits(&Answer::Timer(TimerAnswer::clone(answer)));
-        answers.iter().filter(fits).cloned().collect::<Vec<_>>()
-    };
-    assert_eq!(fitting(What::ClaimTick), answers[..4]);
-    assert_eq!(fitting(What::RenewClaim), [Renewed, NotYours]);
-    assert_eq!(fitting(What::FinishTick), [Removed, NotYours]);
-    assert_eq!(fitting(What::ForgetTimer), [Removed, NotYours]);
-    assert_eq!(fitting(What::ReadTimer), []);
-    assert_eq!(fitting(What::ChangeTimer), [Gone]);
-    for what in [What::Acquire, What::Renew, What::Release] {
-        assert_eq!(fitting(what), []);
-    }
-}
-
-#[test]
 fn many_acquisitions_do_not_keep_renewals_waiting() {
     let mut bench = Bench::new();
     for n in 0..20 {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use tenure_core::{Command, Failure, Instant, MemberOptions};
-use tenure_store::{Heartbeat, Leave, Operation, StoreError};
+use tenure_core::{Failure, Instant, MemberOptions};
+use tenure_store::{OperationKind, StoreError};
 
 use super::{Driver, Stage, UNHELD_LIMIT};
-use crate::carrier::{By, Order, Origin, What};
+use crate::carrier::Origin;
 use crate::events;
 use crate::fleet::{DrainReason, Stuck, Tie};
 use crate::reason;
@@ -92,51 +92,14 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    pub(super) fn member_command(&mut self, now: Instant, command: Command) {
-        let identity = self.node.identity().clone();
-        let subject = Subject::Member(identity.clone());
-        let (id, operation): (_, Operation) = match command {
-            Command::Heartbeat {
-                id,
-                sequence,
-                joined,
-                draining,
-                marked,
-                digests,
-                labels,
-                known,
-                ttl,
-                timeout,
-            } => {
-                events::heartbeat(sequence, draining);
-                let metadata = self.metadata.clone();
-                let beat = Heartbeat {
-                    identity,
-                    sequence,
-                    joined,
-                    draining,
-                    marked,
-                    digests,
-                    labels,
-                    known,
-                    ttl,
-                    metadata,
-                    timeout,
-                };
-                (id, beat.into())
-            }
-            Command::Leave { id, ttl, timeout } => {
-                self.members.farewell.get_or_insert(now + FAREWELL_LIMIT);
-                (id, Leave { identity, ttl, timeout }.into())
-            }
-            _ => return,
-        };
-        self.carrier.order(now, Order { id, by: By::Member, subject, operation });
+    /// This instance says farewell.
+    pub(super) fn leaves(&mut self, now: Instant) {
+        self.members.farewell.get_or_insert(now + FAREWELL_LIMIT);
     }
 
     /// A heartbeat or a farewell was answered.
     pub(super) fn member_answered(&mut self, order: &Origin, error: Option<StoreError>) {
-        if order.what != What::Heartbeat {
+        if order.kind != OperationKind::Heartbeat {
             return;
         }
         if let Some(error) = &error {

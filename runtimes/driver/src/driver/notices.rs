@@ -1,13 +1,13 @@
 //! What the node says: commands for the store and for workloads, notices for the application.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tenure_core::{
     AcquireFailure, Command, CommandId, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop,
-    StopReason, TimerKey, Token,
+    StopReason, Token,
 };
-use tenure_store::{Acquire, Holder, Operation, Release, Renew, TickClaim, TimerAct, TimerRequest};
+use tenure_store::{Holder, Operation};
 
 use super::Driver;
 use super::entries::Host;
@@ -27,61 +27,24 @@ use crate::watches::Watch;
 impl<R: Runtime> Driver<R> {
     pub(super) fn command(&mut self, now: Instant, command: Command) {
         match command {
-            Command::Acquire { id, lease, n, ttl, floor, wait, timeout } => {
-                let Some(name) = self.node.name(lease).cloned() else { return };
-                let mut metadata = self.metadata.clone();
-                metadata.text = self.node.text(lease).cloned();
-                let owner = self.node.owner(n);
-                let subject = Subject::Lease(name.clone());
-                let operation = Acquire { name, owner, ttl, floor, wait, metadata, timeout }.into();
-                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
-            }
-            Command::Renew { id, lease, n, token, ttl, timeout } => {
-                let owner = self.node.owner(n);
-                let (subject, operation): (_, Operation) = if let Some((name, tick)) = self.node.claim(lease)
-                {
-                    let act = TimerAct::Renew { tick, owner, token, ttl };
-                    let request = TimerRequest { name: name.clone(), act, timeout };
-                    (Subject::Tick(name.clone(), tick), request.into())
-                } else if let Some(name) = self.node.name(lease) {
-                    let renew = Renew { name: name.clone(), owner, token, ttl, timeout };
-                    (Subject::Lease(name.clone()), renew.into())
-                } else {
-                    return;
-                };
-                events::lease_renewing(&subject, token.get());
-                if let Some(entry) = self.entries.of(lease) {
-                    entry.renewing.get_or_insert(now);
-                }
-                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
-            }
-            Command::Release { id, lease, n, token, timeout } => {
-                let Some(name) = self.node.name(lease).cloned() else { return };
-                let subject = Subject::Lease(name.clone());
-                let operation = Release { name, owner: self.node.owner(n), token, timeout }.into();
-                self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
-            }
-            Command::ReadTimer { id, timer, schedule, last, timeout } => {
-                let act = TimerAct::Read { schedule: schedule.text().into(), last };
-                self.ask_timer(now, id, timer, act, timeout);
-            }
-            Command::ChangeTimer { id, timer, revision, change, timeout } => {
-                self.ask_timer(now, id, timer, TimerAct::Change { revision, change }, timeout);
-            }
-            Command::ClaimTick { id, lease, n, tick, ttl, floor, attempts, overlap, timeout } => {
+            Command::Acquire { id, lease, .. }
+            | Command::Renew { id, lease, .. }
+            | Command::Release { id, lease, .. }
+            | Command::FinishTick { id, lease, .. } => self.ask(now, id, By::Lease(lease), &command),
+            Command::ClaimTick { id, lease, .. } => {
                 self.claim_beside(now, lease);
-                let mut metadata = self.metadata.clone();
-                metadata.text = self.node.text(lease).cloned();
-                let owner = self.node.owner(n);
-                let claim = TickClaim { tick, owner, ttl, floor, attempts, overlap, metadata };
-                self.ask_claim(now, id, lease, TimerAct::Claim(claim), timeout);
+                self.ask(now, id, By::Lease(lease), &command);
             }
-            Command::FinishTick { id, lease, n, tick, token, end, timeout } => {
-                let act = TimerAct::Finish { tick, owner: self.node.owner(n), token, end };
-                self.ask_claim(now, id, lease, act, timeout);
+            Command::ReadTimer { id, timer, .. } | Command::ChangeTimer { id, timer, .. } => {
+                self.ask(now, id, By::Timer(timer), &command);
             }
-            command @ (Command::Heartbeat { .. } | Command::Leave { .. }) => {
-                self.member_command(now, command);
+            Command::Heartbeat { id, sequence, draining, .. } => {
+                events::heartbeat(sequence, draining);
+                self.ask(now, id, By::Member, &command);
+            }
+            Command::Leave { id, .. } => {
+                self.leaves(now);
+                self.ask(now, id, By::Member, &command);
             }
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
@@ -91,19 +54,17 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    fn ask_timer(&mut self, now: Instant, id: CommandId, timer: TimerKey, act: TimerAct, timeout: Duration) {
-        let Some(name) = self.node.timer_name(timer).cloned() else { return };
-        let subject = Subject::Timer(name.clone());
-        let operation = TimerRequest { name, act, timeout }.into();
-        self.carrier.order(now, Order { id, by: By::Timer(timer), subject, operation });
-    }
-
-    fn ask_claim(&mut self, now: Instant, id: CommandId, lease: LeaseKey, act: TimerAct, timeout: Duration) {
-        let Some((name, tick)) = self.node.claim(lease) else { return };
-        let name = name.clone();
-        let subject = Subject::Tick(name.clone(), tick);
-        let operation = TimerRequest { name, act, timeout }.into();
-        self.carrier.order(now, Order { id, by: By::Lease(lease), subject, operation });
+    /// Has the store asked what a command wants to know of it.
+    fn ask(&mut self, now: Instant, id: CommandId, by: By, command: &Command) {
+        let Some(operation) = Operation::of(command, &self.node, &self.metadata) else { return };
+        let subject = Subject::of(&operation);
+        if let Command::Renew { lease, token, .. } = *command {
+            events::lease_renewing(&subject, token.get());
+            if let Some(entry) = self.entries.of(lease) {
+                entry.renewing.get_or_insert(now);
+            }
+        }
+        self.carrier.order(now, Order { id, by, subject, operation });
     }
 
     fn stop(&mut self, lease: LeaseKey, how: Stop, why: StopReason) {
@@ -288,6 +249,7 @@ impl<R: Runtime> Driver<R> {
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
         let Some(entry) = self.entries.of(lease) else { return };
+        self.stats.regressed += u64::from(matches!(why, AcquireFailure::StoreRegressed { .. }));
         match &entry.host {
             Some(Host::Worker(_)) => return self.worker_refused(now, lease, why),
             Some(Host::Periodic(_)) => return self.run_refused(now, lease, why),

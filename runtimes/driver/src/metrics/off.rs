@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::carrier::What;
 use crate::stats::Stats;
+use tenure_store::OperationKind;
 
 /// Records nothing.
 pub(crate) struct Metrics;
@@ -28,7 +28,7 @@ impl Metrics {
 
     pub(crate) const fn dropped(&self, _reason: &str) {}
 
-    pub(crate) const fn answered(&self, _what: What, _took: Duration, _failed: bool) {}
+    pub(crate) const fn answered(&self, _what: OperationKind, _took: Duration, _failed: bool) {}
 
     pub(crate) const fn publish(&mut self, _stats: &Stats) {}
 

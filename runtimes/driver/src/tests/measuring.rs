@@ -9,9 +9,9 @@ use metrics::{
 };
 
 use super::*;
-use crate::carrier::What;
 use crate::metrics::{Kind, Metrics, defined};
 use crate::stats::Stats;
+use tenure_store::OperationKind;
 
 /// Keeps each series by its name and labels.
 #[derive(Clone, Default)]
@@ -288,6 +288,7 @@ fn every_count_is_passed_on_once() {
             failed_heartbeats: 12,
             batches: 13,
             abandoned_requests: 14,
+            regressed: 15,
             ..Stats::default()
         };
         metrics.publish(&stats);
@@ -306,6 +307,7 @@ fn every_count_is_passed_on_once() {
         ("heartbeats_failed_total", 12.0),
         ("store_batches_total", 13.0),
         ("store_abandoned_total", 14.0),
+        ("store_regressed_total", 15.0),
     ] {
         assert_eq!(kept.values(&format!("tenure_{name}{{}}")), [value], "{name}");
     }
@@ -361,16 +363,16 @@ fn labels_are_of_closed_sets_whatever_the_names_and_each_metric_is_described() {
 fn every_operation_has_its_label() {
     let kept = Kept::default();
     let operations = [
-        What::Acquire,
-        What::Renew,
-        What::Release,
-        What::ReadTimer,
-        What::ChangeTimer,
-        What::ClaimTick,
-        What::RenewClaim,
-        What::FinishTick,
-        What::Heartbeat,
-        What::Leave,
+        OperationKind::Acquire,
+        OperationKind::Renew,
+        OperationKind::Release,
+        OperationKind::ReadTimer,
+        OperationKind::ChangeTimer,
+        OperationKind::ClaimTick,
+        OperationKind::RenewClaim,
+        OperationKind::FinishTick,
+        OperationKind::Heartbeat,
+        OperationKind::Leave,
     ];
     with_local_recorder(&kept, || {
         let metrics = Metrics::new();

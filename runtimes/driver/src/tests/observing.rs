@@ -48,6 +48,26 @@ fn the_guide_lists_every_event_with_its_level_and_fields() {
     assert_in_guide("| event | level | fields | when |", &table);
 }
 
+/// Few enough for no table in the code.
+#[test]
+fn the_guide_lists_the_events_of_the_sqlite_store() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("src/guide/observing.md")).unwrap();
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(root.join("adapters/sqlite/src")).unwrap().map(Result::unwrap) {
+        let Ok(source) = std::fs::read_to_string(file.path()) else { continue };
+        for line in source.split("tracing::").skip(1).filter(|line| !line.starts_with(char::is_uppercase)) {
+            let level = line.split('!').next().unwrap();
+            let name = line.split("event = \"").nth(1).and_then(|rest| rest.split('"').next());
+            let name = name.unwrap_or_else(|| panic!("{:?} has a line without a name: {line}", file.path()));
+            let row = format!("| `{name}` | {level} |");
+            assert!(guide.contains(&row), "the guide lacks {row}");
+            names.push(name.to_owned());
+        }
+    }
+    assert!(names.len() >= 5 && names.iter().all(|name| name.starts_with("sqlite.")), "{names:?}");
+}
+
 #[cfg(feature = "metrics")]
 #[test]
 fn the_guide_lists_every_metric_with_its_labels() {
@@ -118,6 +138,22 @@ fn losses_are_told_apart() {
     assert_eq!(stats.losses, Losses { not_yours: 1, expired: 1, ..Losses::default() });
     assert_eq!((stats.lost, stats.holds.count), (2, 2));
     assert!(stats.holds.longest > 10 * SECOND && stats.holds.longest <= TTL, "{stats:?}");
+}
+
+#[test]
+fn a_store_that_lost_its_memory_is_told_and_counted() {
+    logging::logged(|world, lines| {
+        let tenure = world.tenure();
+        drop(world.acquire(&tenure, "a"));
+        world.settle();
+        world.plan.only("acquire", Fault::Grant(5));
+        let _worker = tenure.worker("a", |_| std::future::pending::<()>()).start().unwrap();
+        world.runtime.advance(SECOND);
+        assert!(tenure.stats().regressed >= 1 && tenure.stats().runs == 0, "{:?}", tenure.stats());
+        let warnings = lines.at(tracing::Level::WARN);
+        assert!(warnings[0].contains("the store has lost its memory"), "{warnings:#?}");
+        assert!(warnings[0].contains("lease=\"a\" token=5"), "{warnings:#?}");
+    });
 }
 
 #[test]
@@ -226,6 +262,10 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
         let job = job.start().unwrap();
         world.runtime.advance(SECOND * 3 / 2);
         world.runtime.block_on(job.stop()).unwrap();
+        let under = tenure.periodic("u", SECOND, |_| async { tracing::info!(target: "work", "runs") });
+        let under = under.under("l").start().unwrap();
+        world.runtime.advance(SECOND * 3 / 2);
+        world.runtime.block_on(under.stop()).unwrap();
         let lease = world.acquire(&tenure, "a");
         let run = lease.run(async { tracing::info!(target: "work", "under a guard") });
         world.runtime.block_on(run).unwrap();
@@ -245,6 +285,7 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
             "tenure.run lease=\"w\" token: message=goes on",
             "tenure.run lease=\"w\" token: message=dropped",
             "tenure.run timer=\"p\" tick=1 token: message=runs",
+            "tenure.run lease=\"l\" timer=\"u\" tick=1 token: message=runs",
             "tenure.run lease=\"a\" token: message=under a guard",
             ": message=outside",
         ]

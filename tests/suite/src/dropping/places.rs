@@ -116,6 +116,11 @@ fn by_work<H: Host>(host: &H, tenure: &Tenure, thing: Thing, in_future: bool) ->
     })
 }
 
+fn end<H: Host>(host: H) {
+    // Places that live on have one to spare, which may be one that does not end.
+    let _ended = host.shut_down();
+}
+
 async fn stop(worker: Option<Worker>) {
     if let Some(worker) = worker {
         // The thing may have the instance shut down meanwhile.
@@ -123,7 +128,8 @@ async fn stop(worker: Option<Worker>) {
     }
 }
 
-pub(super) fn places<H: Host>() -> Vec<Place<H>> {
+/// Places in a runtime that lives on.
+pub(super) fn in_a_runtime<H: Host>() -> Vec<Place<H>> {
     let place = |name, drop| Place { name, prepare: Prepared::nothing, drop: Dropping::Alone(drop) };
     let with = |name, drop| Place { name, prepare: Prepared::nothing, drop: Dropping::With(drop) };
     vec![
@@ -162,7 +168,7 @@ pub(super) fn places<H: Host>() -> Vec<Place<H>> {
             beside(|| {
                 let other = H::new();
                 other.block_on(async { drop(thing) });
-                other.shut_down();
+                end(other);
             });
             Some(host)
         }),
@@ -195,27 +201,35 @@ pub(super) fn places<H: Host>() -> Vec<Place<H>> {
             host.block_on(async { stop(worker).await });
             Some(host)
         }),
-        place("after the end of the runtime", |host, _, thing| {
-            host.shut_down();
+    ]
+}
+
+/// Places at the end of a runtime and after it.
+pub(super) fn at_its_end<H: Host>() -> Vec<Place<H>> {
+    let place = |name, drop| Place { name, prepare: Prepared::nothing, drop: Dropping::Alone(drop) };
+    let with = |name, drop| Place { name, prepare: Prepared::nothing, drop: Dropping::With(drop) };
+    vec![
+        place("after the end of the runtime", |host: H, _, thing| {
+            end(host);
             drop(thing);
             None
         }),
         place("after the end of the runtime, in another one", |host, _, thing| {
-            host.shut_down();
+            end(host);
             let other = H::new();
             other.block_on(async { drop(thing) });
-            other.shut_down();
+            end(other);
             None
         }),
         place("after the end of the runtime, while panicking", |host, _, thing| {
-            host.shut_down();
+            end(host);
             unwind(thing);
             None
         }),
         place("after the end of the runtime, at that of the thread", |host, _, thing| {
             // After what the runtime has of the thread, or before it: which depends on who came first.
             keep(Box::new(()));
-            host.shut_down();
+            end(host);
             keep(thing);
             None
         }),
@@ -226,7 +240,7 @@ pub(super) fn places<H: Host>() -> Vec<Place<H>> {
                 Prepared(None)
             },
             drop: Dropping::Alone(|host, _, thing| {
-                host.shut_down();
+                end(host);
                 keep(thing);
                 None
             }),
@@ -240,7 +254,7 @@ pub(super) fn places<H: Host>() -> Vec<Place<H>> {
                 });
                 kept.await.expect("the task has done it");
             });
-            host.shut_down();
+            end(host);
             None
         }),
         Place {
@@ -248,23 +262,23 @@ pub(super) fn places<H: Host>() -> Vec<Place<H>> {
             prepare: Prepared::keeper,
             drop: Dropping::Alone(|host, prepared, thing| {
                 prepared.0.expect("it was prepared").keep(&host, thing);
-                host.shut_down();
+                end(host);
                 None
             }),
         },
         place("by the end of the runtime, in a task younger than the driver", |host, _, thing| {
             Keeper::new(&host).keep(&host, thing);
-            host.shut_down();
+            end(host);
             None
         }),
         with("by the end of the runtime, with the work that has it", |host: H, tenure, thing| {
             drop(by_work(&host, &tenure, thing, false));
-            host.shut_down();
+            end(host);
             None
         }),
         with("by the end of the runtime, with a run", |host, tenure, thing| {
             drop(by_work(&host, &tenure, thing, true));
-            host.shut_down();
+            end(host);
             None
         }),
     ]

@@ -3,6 +3,7 @@
 
 use std::future::{Future, IntoFuture, pending};
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::channel::mpsc;
@@ -27,11 +28,11 @@ pub(super) struct Maker<R> {
 const LONG: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(20);
 
-/// A future that was polled once.
-async fn polled<F: Future + Send + 'static>(future: F) -> Pin<Box<F>> {
+/// A future that was polled once, with what came of that: a driver on another thread may have been quick.
+async fn polled<F: Future + Send + 'static>(future: F) -> (Pin<Box<F>>, Poll<F::Output>) {
     let mut future = Box::pin(future);
-    drop(once(future.as_mut()).await);
-    future
+    let poll = once(future.as_mut()).await;
+    (future, poll)
 }
 
 /// Waits until the condition holds, with the other tasks running.

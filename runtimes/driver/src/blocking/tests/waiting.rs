@@ -57,7 +57,8 @@ fn within_another_executor_a_sleep_is_the_runtimes() {
     block_on(sleep());
     assert_eq!(plain.0.sleeps.load(Ordering::Relaxed), 1);
     // The thread waits, but not for this sleep.
-    wait(async { block_on(sleep()) });
+    let sleep = sleep();
+    in_time(|| wait(async { block_on(sleep) }));
     assert_eq!(plain.0.sleeps.load(Ordering::Relaxed), 2);
 }
 
@@ -67,7 +68,7 @@ fn a_wait_within_a_wait_leaves_the_outer_one_its_time() {
     let mut outer = plain.sleep_until(clock::now() + Duration::from_millis(100));
     let far = clock::now() + 2 * GENEROUS;
     let mut first = true;
-    let both = poll_fn(|cx| {
+    let both = poll_fn(move |cx| {
         let poll = outer.as_mut().poll(cx);
         if std::mem::take(&mut first) {
             assert_eq!(wait_at_most(plain.sleep_until(far), Duration::from_millis(10)), Err(TimedOut));
@@ -84,7 +85,18 @@ fn a_wait_within_a_wait_leaves_the_outer_one_its_time() {
         }
         poll
     });
-    assert_eq!(wait_at_most(both, GENEROUS), Ok(()));
+    // Without a limit, so that nothing else wakes the thread.
+    in_time(|| wait(both));
+}
+
+/// On a thread of its own, so that a test ends though that does not.
+fn in_time(wait: impl FnOnce() + Send + 'static) {
+    let (ended, ends) = mpsc::channel();
+    thread::spawn(move || {
+        wait();
+        ended.send(()).unwrap();
+    });
+    ends.recv_timeout(GENEROUS).unwrap();
 }
 
 #[test]
