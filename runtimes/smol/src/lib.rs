@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::thread;
 
 #[cfg(target_os = "linux")]
 use async_io::Async;
@@ -81,8 +82,11 @@ impl Runtime for Smol {
             // It panics where there is no thread for its executor: then the task is dropped.
             Place::Global => _ = catch_unwind(AssertUnwindSafe(|| smol::spawn(task).detach())),
             Place::Given(executor) => {
-                if let Some(executor) = executor.upgrade() {
-                    executor.spawn(task).detach();
+                let Some(executor) = executor.upgrade() else { return };
+                executor.spawn(task).detach();
+                // The program has dropped it meanwhile: all of its tasks go with it, which is nothing to wait for here.
+                if let Some(executor) = Arc::into_inner(executor) {
+                    let _no_thread = thread::Builder::new().spawn(move || drop(executor));
                 }
             }
         }
@@ -192,5 +196,24 @@ impl Alarm for SmolAlarm {
 impl fmt::Debug for SmolAlarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SmolAlarm").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_suite::alarms::goes_off_when_it_is_due;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_without_a_descriptor_goes_off_when_it_is_due() {
+        smol::block_on(async {
+            let alarm = SmolAlarm {
+                #[cfg(target_os = "linux")]
+                fd: None,
+                sleeps: Sleeps::default(),
+            };
+            goes_off_when_it_is_due(&Smol::global(), alarm).await;
+        });
     }
 }

@@ -233,3 +233,23 @@ impl fmt::Debug for TokioAlarm {
         f.debug_struct("TokioAlarm").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_suite::alarms::goes_off_when_it_is_due;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_without_a_descriptor_goes_off_when_it_is_due() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let alarm = TokioAlarm {
+                #[cfg(target_os = "linux")]
+                fd: None,
+                sleeps: Sleeps::default(),
+            };
+            goes_off_when_it_is_due(&Tokio::current(), alarm).await;
+        });
+    }
+}

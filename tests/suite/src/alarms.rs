@@ -11,32 +11,47 @@ use tenure_driver::{Alarm, Runtime, clock};
 
 use crate::api::GENEROUS;
 use crate::host::Host;
-use crate::waiting::soon;
+use crate::waiting::{run, soon};
 
-/// An alarm goes off when it is due and never before, whatever it was set to before, and not at all when it was cleared.
+/// An alarm goes off when it is due and never before, whatever it was set to before, and also after it was cleared.
 pub fn the_alarm_goes_off_when_it_is_due_and_never_before<H: Host>() {
     let host = H::new();
-    host.block_on(async {
-        let mut alarm = host.runtime().alarm();
-        for wait in [0, 1, 20, 5] {
-            is_due_after(&mut alarm, Duration::from_millis(wait)).await;
-        }
-        // It is set anew: a late deadline does not hide an early one, nor the other way round.
-        assert!(is_set(&mut alarm, clock::now() + GENEROUS).await);
-        is_due_after(&mut alarm, Duration::from_millis(10)).await;
-        for far in [clock::now() + GENEROUS, Instant::MAX] {
-            assert!(is_set(&mut alarm, far).await);
-        }
-        is_due_after(&mut alarm, Duration::from_millis(10)).await;
-        // One that went off unseen, and one that was cleared.
-        assert!(is_set(&mut alarm, clock::now() + Duration::from_millis(1)).await);
-        host.runtime().sleep_until(clock::now() + Duration::from_millis(10)).await;
-        is_due_after(&mut alarm, Duration::from_millis(10)).await;
-        assert!(is_set(&mut alarm, clock::now() + Duration::from_millis(1)).await);
-        alarm.clear();
-        is_due_after(&mut alarm, Duration::from_millis(10)).await;
-    });
+    run(&host, async { goes_off_when_it_is_due(&host.runtime(), host.runtime().alarm()).await });
 }
+
+/// The same for an alarm that the test has made.
+pub async fn goes_off_when_it_is_due(runtime: &impl Runtime, mut alarm: impl Alarm) {
+    for wait in WAITS {
+        is_due_after(&mut alarm, wait).await;
+    }
+    // It is set anew: a late deadline does not hide an early one, nor the other way round.
+    assert!(is_set(&mut alarm, clock::now() + GENEROUS).await);
+    is_due_after(&mut alarm, SOON).await;
+    for far in [clock::now() + GENEROUS, Instant::MAX] {
+        assert!(is_set(&mut alarm, far).await);
+    }
+    is_due_after(&mut alarm, SOON).await;
+    // One that went off unseen.
+    assert!(is_set(&mut alarm, clock::now() + SOON).await);
+    runtime.sleep_until(clock::now() + SOON * 2).await;
+    is_due_after(&mut alarm, SOON).await;
+    // One that was cleared, and one that went off before.
+    assert!(is_set(&mut alarm, clock::now() + SOON).await);
+    alarm.clear();
+    is_due_after(&mut alarm, SOON).await;
+    alarm.clear();
+    is_due_after(&mut alarm, SOON).await;
+}
+
+/// The last one is longer than any runtime sleeps in one go.
+const WAITS: [Duration; 5] = [
+    Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(20),
+    Duration::from_millis(5),
+    Duration::from_millis(1100),
+];
+const SOON: Duration = Duration::from_millis(10);
 
 async fn is_due_after(alarm: &mut impl Alarm, wait: Duration) {
     let at = clock::now() + wait;
@@ -52,10 +67,10 @@ async fn is_set(alarm: &mut impl Alarm, at: Instant) -> bool {
 /// it is polled.
 pub fn sleeps_end_when_they_are_due_and_can_be_awaited_anywhere<H: Host>() {
     let host = H::new();
-    host.block_on(async {
+    run(&host, async {
         let runtime = host.runtime();
-        for wait in [0, 1, 20, 5] {
-            let at = clock::now() + Duration::from_millis(wait);
+        for wait in WAITS {
+            let at = clock::now() + wait;
             runtime.sleep_until(at).await;
             assert!(clock::now() >= at);
         }

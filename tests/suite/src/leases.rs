@@ -6,6 +6,7 @@ use std::thread;
 
 use tenure_driver::AcquireError;
 use tenure_driver::core::ReleaseOutcome;
+use tenure_driver::store_contract::Store;
 use tenure_memory::MemoryStore;
 
 use crate::api::{Api, Lease, Tenure};
@@ -14,26 +15,39 @@ use crate::api::{Api, Lease, Tenure};
 pub fn a_lease_is_renewed_and_passes_on<A: Api>() {
     A::run(async |api: A| {
         let store = MemoryStore::new();
-        let (one, other) = (api.tenure(store.handle()), api.tenure(store.handle()));
-        let lease = one.acquire("a").await.unwrap();
-        let candidate = other.clone();
-        let next = api.task(async move { candidate.acquire("a").await });
-        let first = lease.deadlines();
-        api.until("renewed past the first end", || lease.deadlines().fence_at > first.valid_until).await;
-        assert!(lease.is_valid() && !next.is_finished());
-        let token = lease.token();
-        assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
-        let next = next.join(&api).await.unwrap();
-        assert!(next.is_valid() && next.token() > token);
-        let error = one.try_acquire("a").await.map(|lease| lease.token()).unwrap_err();
-        assert!(matches!(error, AcquireError::Busy { .. }), "{error}");
-        drop(next);
-        one.shutdown().await.unwrap();
-        other.shutdown().await.unwrap();
-        let another = api.tenure(store.handle());
-        assert_eq!(another.leases().await.unwrap(), []);
-        another.shutdown().await.unwrap();
+        is_renewed_and_passes_on(&api, [store.handle(), store.handle()]).await;
     });
+}
+
+/// The same with what two processes have of one file.
+#[cfg(unix)]
+pub fn a_lease_in_a_file_is_renewed_and_passes_on<A: Api>() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("suite.db");
+    A::run(async |api: A| {
+        let open = || tenure_sqlite::SqliteStore::open(&path).unwrap();
+        is_renewed_and_passes_on(&api, [open(), open()]).await;
+    });
+}
+
+async fn is_renewed_and_passes_on<A: Api>(api: &A, stores: [impl Store; 2]) {
+    let [one, other] = stores.map(|store| api.tenure(store));
+    let lease = one.acquire("a").await.unwrap();
+    let candidate = other.clone();
+    let next = api.task(async move { candidate.acquire("a").await });
+    let first = lease.deadlines();
+    api.until("renewed past the first end", || lease.deadlines().fence_at > first.valid_until).await;
+    assert!(lease.is_valid() && !next.is_finished());
+    let token = lease.token();
+    assert_eq!(lease.release().await, Ok(ReleaseOutcome::Released));
+    let next = next.join(api).await.unwrap();
+    assert!(next.is_valid() && next.token() > token);
+    let error = one.try_acquire("a").await.map(|lease| lease.token()).unwrap_err();
+    assert!(matches!(error, AcquireError::Busy { .. }), "{error}");
+    drop(next);
+    other.shutdown().await.unwrap();
+    assert_eq!(one.leases().await.unwrap(), []);
+    one.shutdown().await.unwrap();
 }
 
 /// Of several candidates in several processes one works at a time, each under a higher token than before.
