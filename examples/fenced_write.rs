@@ -131,6 +131,15 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_shows_the_sql_that_there_is() {
+        let words = |text: &str| {
+            text.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(").replace(" )", ")")
+        };
+        let guide = words(include_str!("../src/guide/fencing.md"));
+        assert!(guide.contains(&words(Fence::TABLE)) && guide.contains(&words(Fence::ADMIT)));
+    }
+
+    #[test]
     fn resources_have_tokens_of_their_own() {
         let (_directory, open) = database();
         let database = open();

@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures::executor::block_on;
 use tenure_memory::MemoryStore;
 use tenure_store::core::{
-    Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseName, LeaseOptions,
-    LeaseTiming, MemberOptions, Node, Notice, Output, PeriodicOptions, SplitMix, StoreClock, TimerName,
-    TimerOptions, Timestamp,
+    ClaimEnd, Command, Event, Every, Exit, Identity, Incarnation, Instant, LeaseConfig, LeaseKey, LeaseName,
+    LeaseOptions, LeaseTiming, MemberOptions, Node, Notice, Output, PeriodicOptions, SplitMix, StoreClock,
+    TimerName, TimerOptions, Timestamp,
 };
-use tenure_store::{Metadata, Operation, Replies, SimpleStore, Store};
+use tenure_store::{Metadata, Operation, Replies, SimpleStore, Store, TimerAct, TimerRequest};
 
 struct Bench {
     node: Node<SplitMix>,
@@ -21,7 +21,11 @@ struct Bench {
     metadata: Metadata,
     /// The kinds of operations that were carried.
     carried: BTreeSet<String>,
+    /// How the runs were ended, and whether with their tokens.
+    finished: Vec<(ClaimEnd, bool)>,
     notices: Vec<Notice>,
+    /// The claim of the run that goes on.
+    working: Option<LeaseKey>,
 }
 
 impl Bench {
@@ -38,7 +42,9 @@ impl Bench {
             clock,
             metadata: Metadata::new(),
             carried: BTreeSet::new(),
+            finished: Vec::new(),
             notices: Vec::new(),
+            working: None,
         };
         bench.restart("a");
         bench
@@ -66,7 +72,14 @@ impl Bench {
         loop {
             match self.node.poll() {
                 Output::Command(command) => self.carry(&command),
-                Output::Notice(notice) => self.notices.push(notice),
+                Output::Notice(notice) => {
+                    if let Notice::Renewed { lease, .. } = notice
+                        && self.working == Some(lease)
+                    {
+                        self.work_ends();
+                    }
+                    self.notices.push(notice);
+                }
                 Output::Wait(Some(at)) if at <= end => {
                     self.clock.store(at.as_nanos(), Ordering::Relaxed);
                     self.handle(Event::Timeout);
@@ -79,21 +92,29 @@ impl Bench {
     fn carry(&mut self, command: &Command) {
         let Some(operation) = Operation::of(command, &self.node, &self.metadata) else {
             return match command {
-                Command::StartWorkload { lease, .. } => {
-                    let (lease, exit) = (*lease, Exit::Completed);
-                    self.handle(Event::WorkloadExited { lease, exit });
-                }
-                other => panic!("{other} is an operation"),
+                // It works until its claim was renewed once.
+                Command::StartWorkload { lease, .. } => self.working = Some(*lease),
+                Command::DrainWorkload { .. } => self.work_ends(),
+                other => panic!("{other} is an operation, or is not to be expected"),
             };
         };
         let (id, kind) = (command.id().expect("an operation is answered"), operation.kind());
         self.carried.insert(format!("{kind:?}"));
+        if let Operation::Timer(TimerRequest { act: TimerAct::Finish { token, end, .. }, .. }) = &operation {
+            self.finished.push((*end, token.is_some()));
+        }
         let outcome = Arc::new(Mutex::new(None));
         let place = outcome.clone();
         let replies = Replies::new(1, move |_, outcome| *place.lock().unwrap() = Some(outcome));
         block_on(Store::execute(&self.store, vec![operation], replies));
         let outcome = outcome.lock().unwrap().take().expect("there always is an outcome");
         self.handle(kind.event(id, &outcome));
+    }
+
+    fn work_ends(&mut self) {
+        if let Some(lease) = self.working.take() {
+            self.handle(Event::WorkloadExited { lease, exit: Exit::Completed });
+        }
     }
 }
 
@@ -137,6 +158,9 @@ fn every_command_to_the_store_has_its_operation_and_every_outcome_its_event() {
     assert_eq!(block_on(SimpleStore::inspect(&bench.store, name)).unwrap(), None);
     assert_eq!(block_on(SimpleStore::members(&bench.store, None, 9)).unwrap(), []);
 
+    assert!(bench.finished.len() >= 5, "{:?}", bench.finished);
+    assert!(bench.finished.iter().all(|ended| *ended == (ClaimEnd::Finished, true)), "{:?}", bench.finished);
+
     // The next process wants another schedule.
     bench.restart("b");
     let now = bench.now();
@@ -154,6 +178,7 @@ fn every_command_to_the_store_has_its_operation_and_every_outcome_its_event() {
         "ReadTimer",
         "Release",
         "Renew",
+        "RenewClaim",
     ];
     assert_eq!(carried, all);
 }

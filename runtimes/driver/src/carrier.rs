@@ -138,6 +138,12 @@ impl Carrier {
         self.requests.len() + self.urgent.len() + self.renewals.len() + self.watches.waiting()
     }
 
+    /// How many entries all tables have, but for batches whose answers a store has kept beyond their futures.
+    pub(crate) fn entries(&self) -> usize {
+        let closed = self.batches.values().filter(|batch| batch.open.is_empty()).count();
+        closed + self.latest.len() + self.settled.len() + self.watches.entries()
+    }
+
     /// Takes an operation; it is sent by the next [`Carrier::launch`].
     pub(crate) fn order(&mut self, now: Instant, order: Order) {
         let waiting = Waiting { order, since: now };

@@ -11,6 +11,7 @@ mod notices;
 mod periodics;
 mod records;
 mod requests;
+mod tables;
 mod timers;
 mod workers;
 
@@ -166,6 +167,7 @@ impl<R: Runtime> Driver<R> {
         if busy || matches!(self.stage, Stage::Ended) {
             return busy;
         }
+        debug_assert_eq!(self.left_over(), None, "something was not forgotten");
 
         let own = [
             self.carrier.deadline(),

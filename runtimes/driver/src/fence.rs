@@ -54,7 +54,7 @@ impl Fence {
         )";
 
     /// Enters the token unless a higher one is there, for PostgreSQL and SQLite; `$1` is [`Fence::resource`], `$2` is
-    /// [`Fence::token`]. To be executed first in each transaction that writes; in SQLite one that begins with
+    /// [`Fence::token`] (SQLite, to which such a parameter is a name, counts them as they first come: in the same order). To be executed first in each transaction that writes; in SQLite one that begins with
     /// `BEGIN IMMEDIATE`.
     pub const ADMIT: &str = "INSERT INTO tenure_fence (resource, token) VALUES ($1, $2) \
         ON CONFLICT (resource) DO UPDATE SET token = excluded.token \

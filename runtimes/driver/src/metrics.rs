@@ -150,6 +150,13 @@ const COUNTED: &[Counted] = &[
     ),
     (
         Definition::counter(
+            "tenure_store_regressed_total",
+            "Grants given back because the store has lost its memory.",
+        ),
+        |stats| stats.regressed,
+    ),
+    (
+        Definition::counter(
             "tenure_heartbeats_failed_total",
             "Heartbeats that failed, or were not answered.",
         ),

@@ -67,6 +67,8 @@ pub struct Stats {
     pub losses: Losses,
     /// How long leases were held, from the grant until they were released or lost. Those held now are not among them.
     pub holds: Durations,
+    /// Grants that were given back because their tokens were not above those seen before: the store has lost its memory.
+    pub regressed: u64,
     /// Renewals sent too late because the driver was kept from running.
     pub starved: u64,
     /// Operations sent to the store.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use tenure_core::{Instant, Token};
+use tenure_core::{AcquireFailure, Instant, Token};
 
 #[cfg(test)]
 use crate::events::Definition;
@@ -16,6 +16,8 @@ use crate::subject::Subject;
 pub(crate) enum Kind {
     /// A request to the store failed or was not answered.
     Store,
+    /// The store has lost its memory.
+    Regressed,
     /// A renewal failed.
     InDoubt,
     /// A lease was lost.
@@ -45,8 +47,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Store,
+        Self::Regressed,
         Self::InDoubt,
         Self::Lost,
         Self::Starved,
@@ -66,6 +69,7 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Store => "store.failed",
+            Self::Regressed => "store.regressed",
             Self::InDoubt => "lease.in_doubt",
             Self::Lost => "lease.lost",
             Self::Starved => "lease.starved",
@@ -91,6 +95,7 @@ impl Kind {
     const fn what(self) -> &'static str {
         match self {
             Self::Store => "requests to the store failed",
+            Self::Regressed => "grants had tokens that were not above those seen before",
             Self::InDoubt => "renewals failed and are tried again",
             Self::Lost => "leases were lost",
             Self::Starved => "renewals were sent late because this program was kept from running",
@@ -225,6 +230,16 @@ impl Trouble {
     }
 }
 
+/// What it is that a candidacy under which something was to run has failed.
+pub(crate) fn refused(subject: &Subject, why: AcquireFailure) -> (Kind, Case<'_>) {
+    match why {
+        AcquireFailure::StoreRegressed { token, .. } => {
+            (Kind::Regressed, Case::from(subject).with_token(token))
+        }
+        _ => (Kind::Store, subject.into()),
+    }
+}
+
 /// The name of the lines that sum up.
 pub(crate) const SUMMARY: &str = "trouble.summary";
 
@@ -253,7 +268,7 @@ pub(crate) fn defined() -> Vec<Definition> {
     let kinds = Kind::ALL.into_iter().map(|kind| {
         let fields: &[&str] = match kind {
             Kind::Store => &["lease", "timer", "tick"],
-            Kind::InDoubt | Kind::TooLate => &["lease", "timer", "tick", "token"],
+            Kind::Regressed | Kind::InDoubt | Kind::TooLate => &["lease", "timer", "tick", "token"],
             Kind::Starved => &["lease", "timer", "tick"],
             Kind::Lost => &["lease", "timer", "tick", "token", "reason"],
             Kind::Work => &["lease", "timer", "tick", "reason"],
@@ -266,6 +281,10 @@ pub(crate) fn defined() -> Vec<Definition> {
         };
         let about = match kind {
             Kind::Store => "A request to the store failed, was not answered, or was refused.",
+            Kind::Regressed => {
+                "The store granted a token that is not above those seen before: it has lost its memory. The grant is \
+                 given back. A candidate that hears of it by an error makes no line."
+            }
             Kind::InDoubt => "A renewal failed, and is tried again; the text says until when the work may go on.",
             Kind::Lost => {
                 "A lease or a claim is lost; `reason` is `expired`, `not_yours` or `abandoned`. The only event of the \

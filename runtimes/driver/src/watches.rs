@@ -86,6 +86,11 @@ impl Watches {
         }
     }
 
+    /// How many names there is something to do about.
+    pub(crate) fn entries(&self) -> usize {
+        self.names.len() + self.running
+    }
+
     /// How many names wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.ready.len()

@@ -321,6 +321,12 @@ impl Tenure {
     pub fn now(&self) -> Instant {
         self.0.now()
     }
+
+    /// Waits on the clock that also counts while the machine sleeps, which `std::thread::sleep` does not go by. To end early
+    /// when the program is to end, there is [`draining_timeout`](Tenure::draining_timeout).
+    pub fn sleep(&self, duration: Duration) {
+        wait(self.0.sleep(duration));
+    }
 }
 
 /// The fleet, and the drain of this instance.

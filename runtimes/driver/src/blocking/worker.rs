@@ -266,6 +266,12 @@ impl Ctx {
         wait_at_most(self.0.lost(), limit)
     }
 
+    /// Waits on the clock that also counts while the machine sleeps; see [`Tenure::sleep`](super::Tenure::sleep). It goes on
+    /// when the work is to end: what waits for long uses [`draining_timeout`](Ctx::draining_timeout).
+    pub fn sleep(&self, duration: Duration) {
+        wait(self.0.sleep(duration));
+    }
+
     /// Says that this work ends before its time, though it was not told to; see [`crate::Ctx::cut_short`].
     pub fn cut_short(&self) {
         self.0.cut_short();

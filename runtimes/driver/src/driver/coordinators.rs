@@ -31,6 +31,11 @@ struct Known {
 }
 
 impl Coordinators {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len() + self.tickets.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }

@@ -147,6 +147,11 @@ impl Entries {
         Some(entry)
     }
 
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.leases.len() + self.tickets.len() + self.names.len()
+    }
+
     pub(super) fn key(&self, ticket: Ticket) -> Option<LeaseKey> {
         self.tickets.get(&ticket).copied()
     }

@@ -249,6 +249,7 @@ impl<R: Runtime> Driver<R> {
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
         let Some(entry) = self.entries.of(lease) else { return };
+        self.stats.regressed += u64::from(matches!(why, AcquireFailure::StoreRegressed { .. }));
         match &entry.host {
             Some(Host::Worker(_)) => return self.worker_refused(now, lease, why),
             Some(Host::Periodic(_)) => return self.run_refused(now, lease, why),

@@ -18,7 +18,7 @@ use crate::reason;
 use crate::request::{NewPeriodic, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::subject::Subject;
-use crate::trouble::{Case, Kind};
+use crate::trouble::{self, Case, Kind};
 use crate::worker::{Ended, Host, Job, Work};
 
 #[derive(Default)]
@@ -56,6 +56,11 @@ pub(super) struct Running {
 }
 
 impl Periodics {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len() + self.tickets.len() + self.runs.len() + self.beside.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
@@ -272,7 +277,8 @@ impl<R: Runtime> Driver<R> {
                 return events::claim_refused(&subject, format_args!("not claimed: {why:?}"));
             }
         };
-        self.trouble.warn(now, Kind::Store, Some(&subject), text);
+        let (kind, case) = trouble::refused(&subject, why);
+        self.trouble.warn(now, kind, case, text);
     }
 
     pub(super) fn tick_skipped(&mut self, now: Instant, periodic: PeriodicKey, tick: u64, why: TickMiss) {

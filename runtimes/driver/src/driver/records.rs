@@ -103,6 +103,11 @@ pub(super) enum Lost {
 }
 
 impl Records {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.runs.len() + self.tickets.len() + self.due.len() + self.sent
+    }
+
     pub(super) fn len(&self) -> usize {
         self.runs.len()
     }

@@ -16,7 +16,7 @@ use crate::request::{NewWorker, Ticket};
 use crate::runtime::{Runtime, SharedClock};
 use crate::span::Span;
 use crate::subject::Subject;
-use crate::trouble::{Case, Kind};
+use crate::trouble::{self, Case, Kind};
 use crate::worker::{Ended, Host, Job, Tie, Work, WorkerStatus};
 
 pub(super) struct Workers {
@@ -47,6 +47,11 @@ impl Default for Workers {
 }
 
 impl Workers {
+    /// How many entries all tables have.
+    pub(super) fn entries(&self) -> usize {
+        self.known.len() + self.tickets.len()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
@@ -176,7 +181,8 @@ impl<R: Runtime> Driver<R> {
         let Some(name) = self.node.name(lease).cloned() else { return };
         let error = self.entries.acquire_error(&name, why).to_string();
         let subject = Subject::Lease(name);
-        self.trouble.warn(now, Kind::Store, Some(&subject), format_args!("{error}; tried again later"));
+        let (kind, case) = trouble::refused(&subject, why);
+        self.trouble.warn(now, kind, case, format_args!("{error}; tried again later"));
     }
 
     pub(super) fn restarting(&mut self, now: Instant, worker: WorkerKey, failures: u32, until: Instant) {

@@ -16,7 +16,7 @@ use super::*;
 pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Lines {
-    fn at(&self, level: Level) -> Vec<String> {
+    pub(super) fn at(&self, level: Level) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|(at, _)| *at == level).map(|(_, line)| line.clone()).collect()
     }
@@ -90,7 +90,7 @@ impl Subscriber for Lines {
 pub(super) static SECOND_LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 /// Runs a test with all that it logs.
-fn logged(test: impl FnOnce(&World, &Lines)) {
+pub(super) fn logged(test: impl FnOnce(&World, &Lines)) {
     LazyLock::force(&SECOND_LISTENER);
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), || test(&World::new(), &lines));

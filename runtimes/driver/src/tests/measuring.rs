@@ -288,6 +288,7 @@ fn every_count_is_passed_on_once() {
             failed_heartbeats: 12,
             batches: 13,
             abandoned_requests: 14,
+            regressed: 15,
             ..Stats::default()
         };
         metrics.publish(&stats);
@@ -306,6 +307,7 @@ fn every_count_is_passed_on_once() {
         ("heartbeats_failed_total", 12.0),
         ("store_batches_total", 13.0),
         ("store_abandoned_total", 14.0),
+        ("store_regressed_total", 15.0),
     ] {
         assert_eq!(kept.values(&format!("tenure_{name}{{}}")), [value], "{name}");
     }

@@ -141,6 +141,22 @@ fn losses_are_told_apart() {
 }
 
 #[test]
+fn a_store_that_lost_its_memory_is_told_and_counted() {
+    logging::logged(|world, lines| {
+        let tenure = world.tenure();
+        drop(world.acquire(&tenure, "a"));
+        world.settle();
+        world.plan.only("acquire", Fault::Grant(5));
+        let _worker = tenure.worker("a", |_| std::future::pending::<()>()).start().unwrap();
+        world.runtime.advance(SECOND);
+        assert!(tenure.stats().regressed >= 1 && tenure.stats().runs == 0, "{:?}", tenure.stats());
+        let warnings = lines.at(tracing::Level::WARN);
+        assert!(warnings[0].contains("the store has lost its memory"), "{warnings:#?}");
+        assert!(warnings[0].contains("lease=\"a\" token=5"), "{warnings:#?}");
+    });
+}
+
+#[test]
 fn the_lateness_of_ticks_is_measured() {
     let world = World::new();
     let tenure = world.tenure();
@@ -246,6 +262,10 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
         let job = job.start().unwrap();
         world.runtime.advance(SECOND * 3 / 2);
         world.runtime.block_on(job.stop()).unwrap();
+        let under = tenure.periodic("u", SECOND, |_| async { tracing::info!(target: "work", "runs") });
+        let under = under.under("l").start().unwrap();
+        world.runtime.advance(SECOND * 3 / 2);
+        world.runtime.block_on(under.stop()).unwrap();
         let lease = world.acquire(&tenure, "a");
         let run = lease.run(async { tracing::info!(target: "work", "under a guard") });
         world.runtime.block_on(run).unwrap();
@@ -265,6 +285,7 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
             "tenure.run lease=\"w\" token: message=goes on",
             "tenure.run lease=\"w\" token: message=dropped",
             "tenure.run timer=\"p\" tick=1 token: message=runs",
+            "tenure.run lease=\"l\" timer=\"u\" tick=1 token: message=runs",
             "tenure.run lease=\"a\" token: message=under a guard",
             ": message=outside",
         ]
