@@ -128,11 +128,6 @@ pub fn builder() -> Builder<impl Runtime> {
     Builder::new(runtime()).schedules(schedule)
 }
 
-#[cfg(not(feature = "tokio"))]
-fn runtime() -> impl Runtime {
-    tenure_smol::Smol::global()
-}
-
 #[cfg(feature = "tokio")]
 fn runtime() -> impl Runtime {
     tenure_tokio::Tokio::current()
