@@ -252,8 +252,8 @@ pub fn cycles_leave_nothing<H: Host>() {
     });
 }
 
-/// A run for which the operating system gives no thread is a failed one, and the next one has its turn. For a process of its
-/// own, in which no thread has ended before: its stack would be used again.
+/// A run for which the operating system gives no thread is a failed one, and the next one has its turn. For a process of
+/// its own, in which no thread has ended before: its stack would be used again.
 #[cfg(target_os = "linux")]
 pub fn a_run_without_a_thread_is_a_failed_one<H: Host>() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
