@@ -80,8 +80,7 @@ fn three() -> (Fleet, Bank) {
     let fleet = Fleet::new().starting_at("2026-12-01T01:00:00+01:00");
     let bank = Bank::default();
     for name in ["blue", "green", "red"] {
-        // Nobody waits for the task: it runs until its process ends.
-        drop(fleet.spawn(name, program(fleet.start(name), bank.clone())));
+        fleet.spawn(name, program(fleet.start(name), bank.clone()));
     }
     (fleet, bank)
 }
@@ -148,7 +147,7 @@ fn a_deploy_in_the_middle_of_the_night_lets_it_be_finished_where_it_began() {
     fleet.advance_until(|| bank.night(1).len() == 1);
     for name in ["blue", "green", "red"] {
         fleet.terminate(name);
-        drop(fleet.spawn(name, program(fleet.start(name), bank.clone())));
+        fleet.spawn(name, program(fleet.start(name), bank.clone()));
         fleet.advance(Duration::from_secs(10));
     }
     fleet.advance(Duration::from_secs(600));

@@ -201,6 +201,51 @@ fn without_hints_a_waiter_goes_by_the_ttl() {
 }
 
 #[test]
+fn who_is_cut_off_hears_nothing_and_looks_once_it_is_not() {
+    let fleet = Fleet::new();
+    let (blue, green) = (fleet.start("blue"), fleet.start("green"));
+    let lease = acquire(&fleet, &blue);
+    let next = acquiring(&fleet, &green);
+    fleet.advance(SECOND);
+    fleet.inject("green", Fault::CutOff);
+    let asked = green.stats().operations;
+    fleet.block_on(lease.release()).unwrap();
+    fleet.advance(SECOND);
+    assert_eq!(green.stats().operations, asked);
+    fleet.heal("green");
+    fleet.advance(SECOND);
+    assert!(granted(&next).is_valid());
+}
+
+#[test]
+fn a_reply_that_is_on_its_way_when_the_instance_is_cut_off_is_lost() {
+    let fleet = Fleet::new();
+    let blue = fleet.start("blue");
+    fleet.inject("blue", Fault::RepliesLate(SECOND));
+    let acquiring = acquiring(&fleet, &blue);
+    fleet.advance(SECOND / 2);
+    assert!(stored(&fleet).is_some());
+    fleet.inject("blue", Fault::CutOff);
+    fleet.advance(SECOND);
+    assert!(!acquiring.is_finished());
+}
+
+#[test]
+fn hints_go_on_after_a_store_was_wiped() {
+    let fleet = Fleet::new();
+    let (blue, green, red) = (fleet.start("blue"), fleet.start("green"), fleet.start("red"));
+    let first = acquire(&fleet, &red);
+    let next = acquiring(&fleet, &green);
+    fleet.advance(SECOND);
+    fleet.inject_store(StoreFault::Wiped);
+    let lease = try_acquire(&fleet, &blue).unwrap();
+    fleet.advance(SECOND);
+    fleet.block_on(lease.release()).unwrap();
+    fleet.advance(SECOND);
+    assert!(granted(&next).token() > first.token());
+}
+
+#[test]
 fn a_late_request_arrives_though_nobody_waits_for_it_and_its_grant_goes_back() {
     let fleet = Fleet::new();
     let blue = fleet.start("blue");

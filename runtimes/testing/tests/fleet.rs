@@ -274,10 +274,10 @@ fn a_process_may_end_itself_and_what_it_had_is_dropped() {
     }
     let fleet = Arc::new(Fleet::new());
     let log = Log::default();
-    let (noted, own) = (Noted(Arc::clone(&log)), Arc::downgrade(&fleet));
+    let (noted, own, blue) = (Noted(Arc::clone(&log)), Arc::downgrade(&fleet), fleet.start("blue"));
     let run = fleet.spawn("blue", async move {
         own.upgrade().unwrap().inject("blue", Fault::Crashed);
-        pending::<()>().await;
+        blue.sleep(HOUR).await;
         drop(noted);
     });
     fleet.run_until_stalled();

@@ -14,6 +14,7 @@ use crate::Host;
 use crate::counted::{Counted, Counts};
 use crate::waiting::until;
 
+mod on_threads;
 mod places;
 mod things;
 

@@ -16,6 +16,10 @@ pub mod idle;
 #[cfg(unix)]
 pub mod leaks;
 pub mod leases;
+mod on_threads;
+pub mod plain;
+#[cfg(unix)]
+pub mod plain_signals;
 #[cfg(unix)]
 pub mod signals;
 pub mod stuck;
@@ -29,6 +33,7 @@ pub use api::{
 };
 pub use counted::{Counted, CountedAlarm, Counts};
 pub use host::Host;
+pub use on_threads::Threads;
 pub use with_futures::Futures;
 
 /// Makes the one list of properties into what is needed of it. The first argument is a `$`, which a macro that makes a
@@ -115,6 +120,21 @@ properties! { $
             work_that_blocks_the_only_thread_is_named_stuck_and_keeps_its_lease_until_it_ends
         }
     }
+    plain {
+        plain {
+            everything_can_be_called_anywhere
+            what_is_dropped_anywhere_is_given_back
+            nothing_passes_on_before_the_thread_has_ended
+            a_panic_is_a_failed_run
+            runs_go_on_side_by_side
+        }
+    }
+    plain_signals {
+        plain_signals {
+            a_signal_asks_threads_to_end_and_a_second_one_stops_them
+            a_signal_drains_threads_that_wait_for_it_and_a_second_one_stops_them
+        }
+    }
     signals {
         signals {
             a_signal_is_told_to_all_who_wait_for_it
@@ -130,11 +150,12 @@ properties! { $
 ///
 /// | | with | properties |
 /// |---|---|---|
-/// | `plain threads: A` | an [`Api`] where everything may block its thread | those of an [`Api`] |
+/// | `plain threads: H` | the handles of plain threads over any [`Host`] | those of an [`Api`], outside and inside of the host, and those of plain threads |
 /// | `several threads: H` | a [`Host`] with several threads | those of an [`Api`], also with the leases on a thread of their own, and those of a [`Host`] |
 /// | `one thread: H` | a [`Host`] with a single one | the same; in place of those that block one of several threads, those that block the only one |
 /// | `shared: H` | a [`Host`] that all tests share, with a single thread beside | those that neither block that thread nor end the runtime |
 /// | `signals: H` | any [`Host`] | those about signals, which concern the whole process: in a test binary of their own |
+/// | `signals of plain threads: H` | the handles of plain threads over any [`Host`] | the same, as threads hear of them |
 ///
 /// ```ignore
 /// mod one_thread {
@@ -143,11 +164,22 @@ properties! { $
 /// ```
 #[macro_export]
 macro_rules! suite {
-    (plain threads: $api:ty) => {
-        $crate::__suite_tests!(any, $api);
-        #[cfg(unix)]
-        $crate::__suite_tests!(files, $api);
-        $crate::__suite_tests!(threads, $api);
+    (plain threads: $host:ty) => {
+        $crate::__suite_tests!(plain, $host);
+
+        mod outside {
+            $crate::__suite_tests!(any, $crate::Threads<$host>);
+            #[cfg(unix)]
+            $crate::__suite_tests!(files, $crate::Threads<$host>);
+            $crate::__suite_tests!(threads, $crate::Threads<$host>);
+        }
+
+        mod inside {
+            $crate::__suite_tests!(any, $crate::Threads<$host, true>);
+            #[cfg(unix)]
+            $crate::__suite_tests!(files, $crate::Threads<$host, true>);
+            $crate::__suite_tests!(threads, $crate::Threads<$host, true>);
+        }
     };
     (several threads: $host:ty) => {
         const _: () = assert!(!<$host as $crate::Host>::ONE_THREAD);
@@ -187,6 +219,9 @@ macro_rules! suite {
         #[cfg(unix)]
         $crate::__suite_tests!(files, $crate::Futures<$host>);
         $crate::__suite_tests!(runtime, $host);
+    };
+    (signals of plain threads: $host:ty) => {
+        $crate::__suite_tests!(plain_signals, $host);
     };
     (signals: $host:ty) => {
         $crate::__suite_tests!(signals, $host);

@@ -13,6 +13,7 @@ use tenure_driver::store_contract::Eviction;
 use tenure_driver::{Builder, Ctx, Lease, Runtime, Tenure};
 use tenure_memory::MemoryStore;
 
+use super::on_threads;
 use crate::GENEROUS;
 use crate::waiting::{at_most, once, pause};
 
@@ -25,8 +26,8 @@ pub(super) struct Maker<R> {
     pub(super) make: Box<dyn Fn(R, Tenure) -> BoxFuture<'static, Thing> + Send + Sync>,
 }
 
-const LONG: Duration = Duration::from_secs(3600);
-const SOON: Duration = Duration::from_millis(20);
+pub(super) const LONG: Duration = Duration::from_secs(3600);
+pub(super) const SOON: Duration = Duration::from_millis(20);
 
 /// A future that was polled once, with what came of that: a driver on another thread may have been quick.
 async fn polled<F: Future + Send + 'static>(future: F) -> (Pin<Box<F>>, Poll<F::Output>) {
@@ -83,10 +84,11 @@ pub(super) fn makers<R: Runtime>() -> Vec<Maker<R>> {
     all.extend(timers::<R>());
     all.extend(coordinators::<R>());
     all.extend(futures_of_tenure::<R>());
+    all.extend(on_threads::makers::<R>());
     all
 }
 
-fn make<R: Runtime, F, T>(
+pub(super) fn make<R: Runtime, F, T>(
     name: &'static str,
     make: impl Fn(R, Tenure) -> F + Send + Sync + 'static,
 ) -> Maker<R>
