@@ -14,6 +14,7 @@ use crate::api::GENEROUS;
 use crate::host::Host;
 
 const SHORT: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(3600);
 
 /// Another process over this store.
 pub fn start(runtime: &impl Runtime, store: &MemoryStore) -> Tenure {
@@ -98,9 +99,9 @@ pub fn what_is_dropped_anywhere_is_given_back<H: Host>() {
     everywhere::<H>(|runtime| {
         let store = MemoryStore::new();
         let other = start(runtime, &store);
-        let take = |name: &str| start(runtime, &store).acquire(name).wait().unwrap();
+        // Its TTL outlasts the test: it passes on only if it is given back.
+        let take = |name: &str| start(runtime, &store).acquire(name).ttl(LONG).wait().unwrap();
         let next = |name: &str, before: Token| {
-            // Sooner than by its TTL, or this takes for ever.
             let lease = other.acquire(name).wait_at_most(GENEROUS).wait().unwrap();
             assert!(lease.token() > before);
         };
