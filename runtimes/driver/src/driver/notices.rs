@@ -1,7 +1,6 @@
 //! What the node says: commands for the store and for workloads, notices for the application.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tenure_core::{
     AcquireFailure, Command, CommandId, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop,
@@ -87,6 +86,7 @@ impl<R: Runtime> Driver<R> {
             Notice::Acquired { lease, n, token, deadlines } => {
                 let owner = self.node.owner(n);
                 let text = self.node.text(lease).cloned();
+                let since = self.runtime.wall();
                 let Some(entry) = self.entries.of(lease) else { return };
                 entry.granted = Some(now);
                 let waited = now.saturating_since(entry.since);
@@ -102,7 +102,7 @@ impl<R: Runtime> Driver<R> {
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
                 holder.ttl = Some(entry.times.ttl);
-                holder.since = Some(SystemTime::now());
+                holder.since = since;
                 holder.metadata = self.metadata.clone();
                 holder.metadata.text = text;
                 let clock = Arc::clone(&self.clock);
