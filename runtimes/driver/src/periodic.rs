@@ -152,7 +152,8 @@ impl PeriodicSetup {
     /// Starts the job: from now on this instance runs the ticks that it gets.
     ///
     /// Each run is a task of the async runtime that this is called in, also where claims are renewed on another one;
-    /// outside of any, of the runtime that renews them. When that runtime ends, the job ends with it.
+    /// outside of any, of the runtime that the program started with, or else of the one that renews them. When that
+    /// runtime ends, the job ends with it.
     ///
     /// # Errors
     /// [`TimerError`], but not [`TimerError::Refused`]: nothing was asked of the store yet.

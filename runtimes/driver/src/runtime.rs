@@ -28,7 +28,7 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// A new one of the same kind, on a thread of its own, for the driver and nothing else. The thread ends with the driver.
     ///
     /// # Errors
-    /// What the operating system says if it has no descriptors left.
+    /// What the operating system says if it has no descriptors or no threads left.
     fn on_own_thread(&self) -> io::Result<Self>;
 
     /// Waits until the clock has reached `at`; late after a sleep of the machine by at most a second.

@@ -114,7 +114,8 @@ impl WorkerSetup {
     /// Starts the worker: it campaigns for the lease from now on, and works whenever it has it.
     ///
     /// Each run is a task of the async runtime that this is called in, also where the leases are renewed on another
-    /// one; outside of any, of the runtime that renews them. When that runtime ends, the worker ends with it.
+    /// one; outside of any, of the runtime that the program started with, or else of the one that renews them. When that
+    /// runtime ends, the worker ends with it.
     ///
     /// # Errors
     /// [`WorkerError`].

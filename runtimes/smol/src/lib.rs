@@ -28,6 +28,8 @@ use tenure_driver::alarm::{Sleeps, sleep_until};
 use tenure_driver::core::Instant;
 use tenure_driver::{Alarm, Runtime, clock, sealed};
 
+use own_thread::OwnThread;
+
 /// Where smol runs what Tenure does: smol's own executor, or one of the program.
 ///
 /// smol does not tell an executor which one runs it. So all work of workers, coordinators and periodic jobs runs here,
@@ -54,7 +56,7 @@ use tenure_driver::{Alarm, Runtime, clock, sealed};
 #[derive(Clone)]
 pub struct Smol {
     executor: Place,
-    own_thread: bool,
+    own_thread: Option<OwnThread>,
 }
 
 #[derive(Clone)]
@@ -71,7 +73,7 @@ impl Smol {
     /// [on a thread of its own](tenure_driver::Builder::on_own_thread).
     #[must_use]
     pub const fn global() -> Self {
-        Self { executor: Place::Global, own_thread: false }
+        Self { executor: Place::Global, own_thread: None }
     }
 
     /// An executor of the program. Something has to [run](Executor::run) it for as long as a lease is to be renewed.
@@ -80,7 +82,7 @@ impl Smol {
     /// given back: others get them when their TTL is over. So [shut down](tenure_driver::Tenure::shutdown) before.
     #[must_use]
     pub fn on(executor: &Arc<Executor<'static>>) -> Self {
-        Self { executor: Place::Given(Arc::downgrade(executor)), own_thread: false }
+        Self { executor: Place::Given(Arc::downgrade(executor)), own_thread: None }
     }
 }
 
@@ -94,8 +96,8 @@ impl Runtime for Smol {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        if self.own_thread {
-            return own_thread::run(task);
+        if let Some(thread) = &self.own_thread {
+            return thread.run(task);
         }
         match &self.executor {
             // It panics where there is no thread for its executor: then the task is dropped.
@@ -112,11 +114,11 @@ impl Runtime for Smol {
     }
 
     fn here(&self) -> Self {
-        Self { executor: self.executor.clone(), own_thread: false }
+        Self { executor: self.executor.clone(), own_thread: None }
     }
 
     fn on_own_thread(&self) -> io::Result<Self> {
-        Ok(Self { executor: self.executor.clone(), own_thread: true })
+        Ok(Self { executor: self.executor.clone(), own_thread: Some(OwnThread::new()?) })
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {
@@ -155,7 +157,7 @@ impl Runtime for Smol {
         // smol starts what it needs when that is used first, and tells of a failure only by a panic.
         let started = catch_unwind(|| {
             drop(Signals::new([] as [Signal; 0]));
-            if matches!(self.executor, Place::Global) && !self.own_thread {
+            if matches!(self.executor, Place::Global) && self.own_thread.is_none() {
                 smol::spawn(async {}).detach();
             }
         });
@@ -178,7 +180,7 @@ impl fmt::Debug for Smol {
             Place::Given(_) => "given",
         };
         let mut smol = f.debug_struct("Smol");
-        smol.field("executor", &executor).field("own_thread", &self.own_thread).finish()
+        smol.field("executor", &executor).field("own_thread", &self.own_thread.is_some()).finish()
     }
 }
 

@@ -30,6 +30,9 @@ use own_thread::OwnThread;
 pub struct Tokio {
     handle: Option<Handle>,
     own: Option<OwnThread>,
+    /// Where work goes that is started outside of any runtime, if that is not `handle`: the thread of the leases is for
+    /// nothing else where the program has a runtime.
+    program: Option<Handle>,
 }
 
 impl Tokio {
@@ -41,7 +44,7 @@ impl Tokio {
     /// [`Builder::start`]: tenure_driver::Builder::start
     #[must_use]
     pub fn current() -> Self {
-        Self { handle: Handle::try_current().ok(), own: None }
+        Self { handle: Handle::try_current().ok(), own: None, program: None }
     }
 
     /// The runtime of whoever waits: that of the driver may be another one, and stuck or gone.
@@ -68,12 +71,14 @@ impl Runtime for Tokio {
     }
 
     fn here(&self) -> Self {
-        Self { handle: self.near(), own: None }
+        let current = Handle::try_current().ok().or_else(|| self.program.clone());
+        Self { handle: current.or_else(|| self.handle.clone()), own: None, program: None }
     }
 
     fn on_own_thread(&self) -> io::Result<Self> {
         let (own, handle) = OwnThread::new()?;
-        Ok(Self { handle: Some(handle), own: Some(own) })
+        let program = self.program.clone().or_else(|| self.handle.clone());
+        Ok(Self { handle: Some(handle), own: Some(own), program })
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<'static, ()> {

@@ -3,7 +3,8 @@
 use std::sync::mpsc;
 use std::thread;
 
-use tenure_driver::{Builder, Ctx, Runtime as _, StartError};
+use futures::executor::block_on;
+use tenure_driver::{Builder, Ctx, Runtime as _, StartError, Tenure};
 use tenure_memory::MemoryStore;
 use tenure_suite::GENEROUS;
 use tenure_tokio::Tokio;
@@ -37,9 +38,30 @@ fn with_a_thread_of_its_own_no_runtime_is_needed_to_start() {
     });
 }
 
+/// The name of the thread on which work runs that is started here.
+fn where_work_runs(tenure: &Tenure) -> Option<String> {
+    let (sender, names) = mpsc::channel();
+    let work = move |ctx: Ctx| {
+        sender.send(thread::current().name().map(str::to_owned)).unwrap();
+        async move {
+            ctx.draining().await;
+        }
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    let name = names.recv_timeout(GENEROUS).unwrap();
+    assert_eq!(block_on(worker.drain()), Ok(()));
+    block_on(tenure.shutdown()).unwrap();
+    name
+}
+
 #[test]
-fn work_that_is_started_outside_of_any_runtime_runs_where_the_leases_are_renewed() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+fn work_that_is_started_outside_of_any_runtime_runs_on_that_of_the_program() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .thread_name("of the program")
+        .enable_all()
+        .build()
+        .unwrap();
     for own in [false, true] {
         let tenure = {
             let _entered = runtime.enter();
@@ -47,17 +69,13 @@ fn work_that_is_started_outside_of_any_runtime_runs_where_the_leases_are_renewed
             let builder = if own { builder.on_own_thread() } else { builder };
             builder.store(MemoryStore::new()).start().unwrap()
         };
-        let (sender, names) = mpsc::channel();
-        let work = move |ctx: Ctx| {
-            sender.send(thread::current().name().map(str::to_owned)).unwrap();
-            async move {
-                ctx.draining().await;
-            }
-        };
-        let worker = tenure.worker("a", work).start().unwrap();
-        let name = names.recv_timeout(GENEROUS).unwrap();
-        assert_eq!(name.as_deref() == Some("tenure"), own, "{name:?}");
-        assert_eq!(runtime.block_on(worker.drain()), Ok(()));
-        runtime.block_on(tenure.shutdown()).unwrap();
+        // It may block there: the thread of the leases, where there is one, is for nothing else.
+        assert_eq!(where_work_runs(&tenure).as_deref(), Some("of the program"), "{own}");
     }
+}
+
+#[test]
+fn work_runs_where_the_leases_are_renewed_if_there_is_no_other_runtime() {
+    let tenure = Builder::new(Tokio::current()).on_own_thread().store(MemoryStore::new()).start().unwrap();
+    assert_eq!(where_work_runs(&tenure).as_deref(), Some("tenure"));
 }

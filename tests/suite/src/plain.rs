@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_driver::blocking::{Ctx, Lease, Tenure};
 use tenure_driver::core::{Overlap, Restart, Token};
 use tenure_driver::store_contract::{RunOutcome, RunState};
-use tenure_driver::{Builder, LostReason, NotDrained, Runtime, WorkerStatus};
+use tenure_driver::{Builder, LostReason, NotDrained, Runtime, StartError, WorkerStatus};
 use tenure_memory::MemoryStore;
 
 use crate::api::GENEROUS;
@@ -254,8 +254,8 @@ pub fn cycles_leave_nothing<H: Host>() {
     });
 }
 
-/// A run for which the operating system gives no thread is a failed one, and the next one has its turn. For a process of
-/// its own, in which no thread has ended before: its stack would be used again.
+/// A run for which the operating system gives no thread is a failed one, and the next one has its turn. Leases without a
+/// thread are not started. For a process of its own, in which no thread has ended before: its stack would be used again.
 #[cfg(target_os = "linux")]
 pub fn a_run_without_a_thread_is_a_failed_one<H: Host>() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -273,6 +273,9 @@ pub fn a_run_without_a_thread_is_a_failed_one<H: Host>() {
     };
     scarce();
     assert!(thread::Builder::new().spawn(|| ()).is_err(), "the system gives threads all the same");
+    // Without one for the leases nothing is started that could only say that it has ended.
+    let refused = Builder::new(host.runtime()).store(MemoryStore::new()).start_blocking();
+    assert!(matches!(refused, Err(StartError::Thread(_))), "{refused:?}");
     let setup = tenure.worker("w", |_| ()).restart(Restart::OnFailure).restart_delays(SHORT, SHORT);
     let worker = setup.start().unwrap();
     until("a run has failed", || worker.last_error().is_some());
