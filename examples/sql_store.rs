@@ -201,7 +201,7 @@ mod tests {
     impl Harness for Folders {
         type Store = SqlStore;
 
-        const TTL: Duration = Duration::from_millis(500);
+        const TTL: Duration = Duration::from_secs(1);
 
         fn block_on<F: Future>(&self, property: F) -> F::Output {
             futures::executor::block_on(property)

@@ -1,8 +1,8 @@
 //! A web service that hands over in order: when it is to end, it loses its traffic, answers what it has begun, and its
 //! background work goes on in another instance.
 //!
-//! `GET /ready` is for the load balancer: 503 as soon as the instance drains. `POST /drain` is for operators; SIGTERM drains,
-//! too, and ends the process. A worker sends mails on one of the instances.
+//! `GET /ready` is for the load balancer: 503 as soon as the instance drains. `POST /drain` is for operators; SIGTERM
+//! drains, too, and ends the process. A worker sends mails on one of the instances.
 //!
 //! Two instances are in this process here, on loopback. One is drained while it answers something slow; then SIGTERM ends
 //! both. Run it with `cargo run --example web_service`.

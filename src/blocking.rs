@@ -1,7 +1,7 @@
 //! The same for plain threads: leases, timers, workers and jobs whose calls block instead of being awaited.
 //!
-//! One thread in the background renews all leases. The calls may be made on any thread: where there is no async runtime, and
-//! inside of one. There they block it, as any blocking call does, but they need nothing of it.
+//! One thread in the background renews all leases. The calls may be made on any thread: where there is no async runtime,
+//! and inside of one. There they block it, as any blocking call does, but they need nothing of it.
 //!
 #![cfg_attr(feature = "memory", doc = "```")]
 #![cfg_attr(not(feature = "memory"), doc = "```ignore")]
@@ -48,36 +48,43 @@
 //! ```
 //!
 //! # When to use which
-//! This, in a program that has no async runtime, or whose work blocks: a batch job, a command, a server of threads. The async
-//! handles, where the work is futures: those can be stopped at any await point, and a thousand of them need no thousand
-//! threads. Both speak the same to the store, so a fleet may have instances of either kind.
+//! This, in a program that has no async runtime, or whose work blocks: a batch job, a command, a server of threads. The
+//! async handles, where the work is futures: those can be stopped at any await point, and a thousand of them need no
+//! thousand threads. Both say the same to the store, so a fleet may have instances of either kind.
 //!
-//! Names and errors are the same. What is awaited there is a call here, and what is awaited for long has a second form with
-//! a limit, whose name ends in `_timeout`; [`TimedOut`] tells that it is over. To wait for a lease there is
-//! [`Acquire::wait`], in the place of `.await`, and [`wait_at_most`](Acquire::wait_at_most): nobody else ends the wait of a
-//! thread, but for the [shutdown](Tenure::shutdown) and the [drain](Tenure::drain) of the instance. What is a stream
-//! there is an iterator here. [`Interrupted`](crate::Interrupted) is not there: see [`Tenure::scope`].
+//! Names and errors are the same. What is awaited there is a call here. What may take long has a second form with a
+//! limit, whose name ends in `_timeout`; it tells by [`TimedOut`] that the limit came first. What is a stream there is an
+//! iterator here. To wait for a lease there is [`Acquire::wait`], in the place of `.await`. A future is cancelled by
+//! dropping it; a thread that waits gives up after [`wait_at_most`](Acquire::wait_at_most), or when this instance is
+//! [drained](Tenure::drain) or [shut down](Tenure::shutdown). [`Interrupted`](crate::Interrupted) is not there: see
+//! [`Tenure::scope`]. Nor are there handles for virtual time: a thread waits in real time.
 //!
 //! # A thread can't be stopped
-//! A future is dropped when its lease is lost. A thread goes on until it looks: at [`Signal::is_stopping`],
-//! [`Ctx::is_draining`], or [`is_valid`](Lease::is_valid), which goes by the caller's own clock and is right even while the
-//! thread in the background is stuck or gone. Look before each step that must not be done twice, and hand the
-//! [token](Lease::token) to whatever the step changes: a thread that is slow between the look and the step is stopped by
-//! nothing else. Instead of `sleep` there is [`Ctx::draining_timeout`], which ends early when the work is to end.
+//! A future is dropped when its lease is lost. A thread goes on until it looks: at [`Signal::is_stopping`] or
+//! [`Ctx::is_draining`], which say that the work is to end in order, and at [`Lease::is_valid`] or [`Ctx::is_valid`],
+//! which say that it must have ended. All of them go by the caller's own clock, and are right even while the thread in
+//! the background is stuck or gone. Look before each step that must not be done twice, and hand the
+//! [token](Lease::token) to whatever the step changes: a thread that is slow between the look and the step is kept from
+//! it by nothing else. Instead of a sleep there is [`Ctx::draining_timeout`], which ends early when the work is to end.
 //!
-//! What was started keeps its lease until it has returned: a [drain](Tenure::drain) waits for it, tells that it is stuck when
-//! its time is over, and gives nothing back beside work that runs.
+//! A run of a worker, a coordinator or a periodic job has ended when its work has returned, and all that it had is
+//! dropped; not before, whatever was asked of it. Until then its lease is renewed, unless it was lost or its maximum hold
+//! is over: a [drain](Tenure::drain) waits for the thread, says that it is stuck when the time is over, and gives nothing
+//! back beside work that runs. Threads that the work has started are its own to join before it returns; and what the
+//! destructors of thread-locals do comes after the run.
 //!
 //! # The end
-//! End with [`Tenure::shutdown`], or run in [`Tenure::scope`]. When `main` returns without, the process ends and all of its
-//! threads with it, in the midst of whatever they do: nothing is given back, and others wait for the TTL, or on one machine
-//! with the embedded store until the operating system says that the process is gone. When the last handle goes before, what
-//! is held is given back as its work ends, and then the thread in the background ends. A thread in the background that ends
-//! while something is held (by a bug) is told as [`LostReason::Closed`](crate::LostReason::Closed) by guards and contexts
-//! at once, and as [`Closed`](crate::Closed) by calls; work that runs goes on until it looks.
+//! End with [`Tenure::shutdown`], or run in [`Tenure::scope`]. When `main` returns without, the process ends, and all of
+//! its threads with it in the midst of whatever they do: nothing is given back, and others wait for the TTL, or with the
+//! embedded store until the operating system says that the process is gone. When the last handle goes before that, what
+//! is held is given back as its work ends, and then the thread in the background ends, too.
 //!
-//! Don't call what blocks here from within a [store](crate::Store) of your own, or from an
-//! [assigner](crate::Assigner): they run on the thread in the background, which would wait for itself.
+//! Should that thread end while something is held (it would be a bug), guards and contexts say
+//! [`LostReason::Closed`](crate::LostReason::Closed) at once, and calls [`Closed`](crate::Closed); work that runs goes on
+//! until it looks.
+//!
+//! Don't call what blocks here from within a [store](crate::Store) or an [assigner](crate::Assigner) of your own: they
+//! run on the thread in the background, which would wait for itself.
 
 use tenure_driver::{Builder, Runtime};
 
@@ -88,7 +95,8 @@ pub use tenure_driver::blocking::{
 
 use crate::{ConnectError, schedule, store, url};
 
-/// Starts with the store that a URL names and all else by default; see [`store`] for the URLs and [`builder`] for more say.
+/// Starts with the store that a URL names and all else by default; see [`store`] for the URLs and [`builder`] for more
+/// say.
 ///
 /// The store is not asked for anything yet: a server that is down shows when a lease is acquired.
 ///
@@ -106,8 +114,8 @@ pub fn embedded(app: &str) -> Result<Tenure, ConnectError> {
     Ok(builder().store(url::embedded_store(app)?).start_blocking()?)
 }
 
-/// Sets up a [`Tenure`]: give it a store, then [start](Builder::start_blocking) it. Which runtime the thread in the background
-/// has is its own affair.
+/// Sets up a [`Tenure`]: give it a store, then [start](Builder::start_blocking) it. Which runtime the thread in the
+/// background has is its own affair.
 ///
 #[cfg_attr(feature = "memory", doc = "```")]
 #[cfg_attr(not(feature = "memory"), doc = "```ignore")]
@@ -126,11 +134,6 @@ pub fn embedded(app: &str) -> Result<Tenure, ConnectError> {
 /// ```
 pub fn builder() -> Builder<impl Runtime> {
     Builder::new(runtime()).schedules(schedule)
-}
-
-#[cfg(not(feature = "tokio"))]
-fn runtime() -> impl Runtime {
-    tenure_smol::Smol::global()
 }
 
 #[cfg(feature = "tokio")]

@@ -1,6 +1,6 @@
 use alloc::string::{String, ToString};
 
-use super::{Acquisition, Identity, Incarnation, LeaseName, NameError};
+use super::{Acquisition, Identity, Incarnation, LeaseName, NameError, TimerName};
 
 #[test]
 fn any_utf8_of_1_to_255_bytes_is_a_lease_name() {
@@ -40,4 +40,11 @@ fn an_instance_name_is_one_line_of_at_most_200_bytes() {
     assert!(matches!(Identity::new("x".repeat(201), incarnation), Err(NameError::TooLong { .. })));
     assert!(matches!(Identity::new("", incarnation), Err(NameError::Empty { .. })));
     assert!(matches!(Identity::new("a\nb", incarnation), Err(NameError::Character { character: '\n', .. })));
+}
+
+#[test]
+fn a_name_can_be_given_wherever_one_is_read_from_text() {
+    let name = TimerName::new("reports").unwrap();
+    assert_eq!(TimerName::new(&name), Ok(name.clone()));
+    assert_eq!(LeaseName::new(&name).unwrap().as_str(), name.as_str());
 }

@@ -1,13 +1,13 @@
 //! The same for plain threads: leases, timers, workers and jobs whose calls block instead of being awaited. The module
 //! `blocking` of the crate `tenure` is the page about them.
 //!
-//! [`Builder::start_blocking`](crate::Builder::start_blocking) starts one thread in the background, which drives the leases. A call
-//! polls its future on the thread that called, and sleeps in between. It enters no runtime and needs none, so it may be made
-//! anywhere but on the thread in the background itself: by a store's adapter, an assigner, or a waker. What goes by the clock
-//! is found by the caller's own, while that thread is stuck or gone, too.
+//! [`Builder::start_blocking`](crate::Builder::start_blocking) starts one thread in the background, which drives the
+//! leases. A call polls its future on the thread that called, and sleeps in between. It enters no runtime and needs
+//! none, so it may be made anywhere but on the thread in the background itself: by a store's adapter, an assigner, or
+//! a waker. What goes by the clock is found by the caller's own, while that thread is stuck or gone, too.
 //!
-//! Each run of work has a thread of its own. That can't be stopped: the run has ended when the work has returned, and only
-//! then its lease is given back.
+//! Each run of work has a thread of its own. That can't be stopped: the run has ended when the work has returned, and
+//! only then its lease is given back.
 
 mod acquire;
 mod coordinator;

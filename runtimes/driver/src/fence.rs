@@ -54,8 +54,10 @@ impl Fence {
         )";
 
     /// Enters the token unless a higher one is there, for PostgreSQL and SQLite; `$1` is [`Fence::resource`], `$2` is
-    /// [`Fence::token`] (SQLite, to which such a parameter is a name, counts them as they first come: in the same order). To be executed first in each transaction that writes; in SQLite one that begins with
+    /// [`Fence::token`]. To be executed first in each transaction that writes; in SQLite one that begins with
     /// `BEGIN IMMEDIATE`.
+    ///
+    /// To SQLite such a parameter is a name, and it counts them as they first come: here that is the same order.
     pub const ADMIT: &str = "INSERT INTO tenure_fence (resource, token) VALUES ($1, $2) \
         ON CONFLICT (resource) DO UPDATE SET token = excluded.token \
         WHERE excluded.token >= tenure_fence.token";

@@ -11,6 +11,7 @@ fn nothing_is_left_behind() {
     leaks::lives_leave_nothing::<OneThread>();
     leaks::lives_leave_nothing::<Threads>();
     leaks::lives_leave_nothing::<Global>();
+    leaks::cycles_of_threads_leave_nothing::<OneThread>();
     leaks::memory_cycles_leave_nothing::<OneThread>();
     leaks::memory_cycles_leave_nothing::<Threads>();
     leaks::sqlite_cycles_leave_nothing::<OneThread>();

@@ -10,6 +10,7 @@ use tenure_suite::leaks;
 fn nothing_is_left_behind() {
     leaks::lives_leave_nothing::<OneThread>();
     leaks::lives_leave_nothing::<Threads>();
+    leaks::cycles_of_threads_leave_nothing::<OneThread>();
     leaks::memory_cycles_leave_nothing::<OneThread>();
     leaks::memory_cycles_leave_nothing::<Threads>();
     leaks::sqlite_cycles_leave_nothing::<OneThread>();

@@ -5,13 +5,14 @@ use std::future::IntoFuture;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
 use tenure_driver::core::{Jitter, LeaseConfig, SplitMix};
 use tenure_driver::store_contract::Store;
-use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime, Tenure, WorkerStatus};
+use tenure_driver::{AcquireError, Builder, Ctx, RequestError, Runtime, Tenure, WorkerStatus, blocking};
 use tenure_memory::MemoryStore;
 use tenure_sqlite::SqliteStore;
 
@@ -409,4 +410,76 @@ pub fn lives_leave_nothing<H: Host>() {
         until(&runtime, "no descriptor and no thread is left", || System::now().is_within(system)).await;
     });
     host.shut_down();
+}
+
+/// After 20,000 cycles of plain threads, a fifth of which give up, nothing is left.
+///
+/// # Panics
+/// If something is.
+pub fn cycles_of_threads_leave_nothing<H: Host>() {
+    const CYCLES: u64 = 20_000;
+    let host = H::new();
+    let live = |cycles: u64| {
+        let runtime = Counted::new(host.block_on(async { host.runtime() }));
+        let counts = runtime.counts();
+        let builder = Builder::new(runtime).lease(LeaseConfig::new(TTL)).store(MemoryStore::new());
+        let tenure = builder.start_blocking().expect("it can be started");
+        thread::scope(|scope| {
+            for n in 0..SIDE_BY_SIDE {
+                let (tenure, mut random) = (&tenure, SplitMix::new(SEED ^ n));
+                scope.spawn(move || {
+                    for _ in 0..cycles / SIDE_BY_SIDE {
+                        cycle_of_a_thread(tenure, random.below(5), random.below(5));
+                    }
+                });
+            }
+        });
+        host.block_on(async {
+            until(&host.runtime(), "all is given back", || tenure.stats().open == 0).await;
+            until(&host.runtime(), "only the driver is a task", || counts.tasks() == 1).await;
+            assert_eq!(counts.sleeps(), 0);
+        });
+        assert_eq!(tenure.leases().expect("the store answers"), []);
+        assert!(tenure.stats().acquired >= cycles / 2, "{:?}", tenure.stats());
+        tenure.shutdown().expect("nothing is held");
+        drop(tenure);
+        host.block_on(async {
+            until(&host.runtime(), "no task of it is left", || counts.tasks() == 0).await;
+        });
+    };
+    // What is made once, and kept.
+    live(SIDE_BY_SIDE * 10);
+    let system = System::now();
+    live(CYCLES);
+    host.block_on(async {
+        let runtime = host.runtime();
+        until(&runtime, "no descriptor and no thread is left", || System::now().is_within(system)).await;
+    });
+    host.shut_down();
+}
+
+fn cycle_of_a_thread(tenure: &blocking::Tenure, name: u64, how: u64) {
+    let acquire = tenure.acquire(name.to_string());
+    // In so little time not even the first try may come to its end.
+    let acquire = if how == 0 { acquire.wait_at_most(Duration::from_micros(50)) } else { acquire };
+    let lease = match acquire.wait() {
+        Ok(lease) => lease,
+        Err(AcquireError::Busy { .. } | AcquireError::Unreachable { .. }) if how == 0 => return,
+        Err(error) => panic!("{error}"),
+    };
+    match how {
+        1 => {
+            lease.run(|signal| assert!(!signal.is_stopping())).expect("it is held");
+        }
+        2 => {
+            let mut renewals = lease.renewals();
+            assert!(
+                renewals.next_timeout(Duration::ZERO).is_err() && lease.lost_timeout(Duration::ZERO).is_err()
+            );
+        }
+        3 => {
+            lease.release().expect("there is a driver");
+        }
+        _ => {}
+    }
 }

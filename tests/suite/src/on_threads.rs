@@ -16,8 +16,8 @@ use tenure_driver::{
 use crate::api::{self, Api, GENEROUS, Setup, TTL};
 use crate::host::Host;
 
-/// Plain threads, with the leases on a thread that is of the kind of the [`Host`]. The test itself runs on a thread that is in
-/// no runtime, or if so wanted `INSIDE` of the host's, which it blocks.
+/// Plain threads, with the leases on a thread that is of the kind of the [`Host`]. The test itself runs on a thread
+/// that is in no runtime, or if so wanted `INSIDE` of the host's, which it blocks.
 pub struct Threads<H: Host, const INSIDE: bool = false> {
     runtime: H::Runtime,
 }

@@ -251,3 +251,36 @@ pub fn cycles_leave_nothing<H: Host>() {
         tenure.shutdown().unwrap();
     });
 }
+
+/// A run for which the operating system gives no thread is a failed one, and the next one has its turn. For a process of
+/// its own, in which no thread has ended before: its stack would be used again.
+#[cfg(target_os = "linux")]
+pub fn a_run_without_a_thread_is_a_failed_one<H: Host>() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let host = H::new();
+    let tenure = start(&host.runtime(), &MemoryStore::new());
+    drop(tenure.acquire("a").wait().unwrap());
+    let before = getrlimit(Resource::As);
+    let scarce = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+        // Enough for anything but a stack.
+        let enough = pages * rustix::param::page_size() as u64 + (1 << 20);
+        setrlimit(Resource::As, Rlimit { current: Some(enough), ..before }).unwrap();
+    };
+    scarce();
+    assert!(thread::Builder::new().spawn(|| ()).is_err(), "the system gives threads all the same");
+    let setup = tenure.worker("w", |_| ()).restart(Restart::OnFailure).restart_delays(SHORT, SHORT);
+    let worker = setup.start().unwrap();
+    until("a run has failed", || worker.last_error().is_some());
+    let error = worker.last_error().unwrap_or_default();
+    assert!(error.contains("no thread"), "{error}");
+    assert!(tenure.stats().failed_runs > 0 && worker.ended_timeout(Duration::ZERO).is_err());
+    setrlimit(Resource::As, before).unwrap();
+    worker.ended_timeout(GENEROUS).unwrap();
+    assert_eq!(worker.last_error(), None, "the next one came to its end");
+    scarce();
+    assert_eq!(tenure.scope(|_| 7), 7, "only the signals need one");
+    setrlimit(Resource::As, before).unwrap();
+}

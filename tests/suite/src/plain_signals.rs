@@ -1,5 +1,5 @@
-//! What a program of plain threads does when the process is asked to end. Signals concern all of it: these are for a test
-//! binary of their own.
+//! What a program of plain threads does when the process is asked to end. Signals concern all of it: these are for a
+//! test binary of their own.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;

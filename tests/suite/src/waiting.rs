@@ -5,7 +5,8 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{Either, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
 use tenure_driver::{Runtime, clock};
 
 use crate::api::GENEROUS;
@@ -22,10 +23,12 @@ pub(crate) async fn until<R: Runtime>(runtime: &R, what: &str, mut condition: im
 
 /// Waits for a future. Panics if that takes for ever.
 pub(crate) async fn soon<F: Future>(runtime: &impl Runtime, future: F) -> F::Output {
-    match select(pin!(future), runtime.sleep_until(clock::now() + GENEROUS)).await {
-        Either::Left((output, _)) => output,
-        Either::Right(((), _)) => panic!("it takes for ever"),
-    }
+    let limit = runtime.sleep_until(clock::now() + GENEROUS);
+    // Each is polled only when it was woken itself: a sleep that looks at the clock now and then does not make up for a
+    // wake of the other one that is lost.
+    let both: FuturesUnordered<_> =
+        [Either::Left(future.map(Some)), Either::Right(limit.map(|()| None))].into_iter().collect();
+    pin!(both).next().await.flatten().expect("it takes for ever")
 }
 
 /// Runs a future inside of a host. Panics if that takes for ever.

@@ -47,34 +47,37 @@ impl Acquire {
         Self(self.0.timing(config))
     }
 
-    /// Waits for the lease at most this long, then fails with [`AcquireError::Busy`] or [`AcquireError::Unreachable`]. Who
-    /// may want to give up sooner waits for short times, one after the other: each of them is a candidacy of its own.
+    /// Waits for the lease at most this long, then fails with [`AcquireError::Busy`] or
+    /// [`AcquireError::Unreachable`]. Who may want to give up sooner waits for short times, one after the other: each
+    /// of them is a candidacy of its own.
     pub fn wait_at_most(self, limit: Duration) -> Self {
         Self(self.0.wait_at_most(limit))
     }
 
-    /// Asks the work to stop this long after the grant, for good; see [`crate::Acquire::max_hold`].
+    /// Asks the work to stop this long after the grant, for good; see the async [`max_hold`](crate::Acquire::max_hold).
     pub fn max_hold(self, limit: Duration) -> Self {
         Self(self.0.max_hold(limit))
     }
 
-    /// How long work that is asked to stop by the holder's choice may take to end before it must have ended. The lease is
-    /// renewed meanwhile. Default 30 s.
+    /// How long work that is asked to stop by the holder's choice may take to end before it must have ended. The
+    /// lease is renewed meanwhile. Default 30 s.
     pub fn grace(self, grace: Duration) -> Self {
         Self(self.0.grace(grace))
     }
 
-    /// Keeps a text with the record for whoever inspects it; see [`crate::Acquire::text`].
+    /// Keeps a text with the record for whoever inspects it; see the async [`text`](crate::Acquire::text).
     pub fn text(self, text: impl Into<Arc<str>>) -> Self {
         Self(self.0.text(text))
     }
 
-    /// Is told what happens while the lease is waited for, on the thread that waits; see [`crate::Acquire::on_progress`].
+    /// Is told what happens while the lease is waited for, on the thread that waits; see the async
+    /// [`on_progress`](crate::Acquire::on_progress).
     pub fn on_progress(self, listener: impl FnMut(Progress) + Send + 'static) -> Self {
         Self(self.0.on_progress(listener))
     }
 
-    /// Waits until the lease is acquired, or can't be. It takes the place of the `.await` of the async form, and its name.
+    /// Waits until the lease is acquired, or can't be. It takes the place of the `.await` of the async form, and its
+    /// name.
     ///
     /// # Errors
     /// [`AcquireError`].

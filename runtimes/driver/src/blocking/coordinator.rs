@@ -50,13 +50,14 @@ impl CoordinatorSetup {
         Self(self.0.timing(config))
     }
 
-    /// How long the work of a workload may take to end once it is told that it drains, before it must have ended. What has
-    /// not ended a stop budget later counts as stuck. Default 30 s.
+    /// How long the work of a workload may take to end once it is told that it drains, before it must have ended.
+    /// What has not ended a stop budget later counts as stuck. Default 30 s.
     pub fn drain_timeout(self, timeout: Duration) -> Self {
         Self(self.0.drain_timeout(timeout))
     }
 
-    /// Starts each workload anew this long after its start; see [`crate::CoordinatorSetup::max_hold`]. Default: never.
+    /// Starts each workload anew this long after its start; see the async
+    /// [`max_hold`](crate::CoordinatorSetup::max_hold). Default: never.
     pub fn max_hold(self, limit: Duration) -> Self {
         Self(self.0.max_hold(limit))
     }
@@ -66,37 +67,39 @@ impl CoordinatorSetup {
         Self(self.0.text(text))
     }
 
-    /// When work is started again after it has ended by itself; see [`crate::CoordinatorSetup::restart`]. Default
-    /// [`Restart::Always`].
+    /// When work is started again after it has ended by itself; see the async
+    /// [`restart`](crate::CoordinatorSetup::restart). Default [`Restart::Always`].
     pub fn restart(self, when: Restart) -> Self {
         Self(self.0.restart(when))
     }
 
-    /// How long a workload rests before it is started again; see [`crate::WorkerSetup::restart_delays`].
+    /// How long a workload rests before it is started again; see the async
+    /// [`restart_delays`](crate::WorkerSetup::restart_delays).
     pub fn restart_delays(self, first: Duration, longest: Duration) -> Self {
         Self(self.0.restart_delays(first, longest))
     }
 
-    /// Sets the rule by which the workloads are shared out. All instances need the same one. See
-    /// [`crate::CoordinatorSetup::assign`].
+    /// Sets the rule by which the workloads are shared out. All instances need the same one. See the async
+    /// [`assign`](crate::CoordinatorSetup::assign).
     pub fn assign(self, assigner: impl Into<AnyAssigner>) -> Self {
         Self(self.0.assign(assigner))
     }
 
-    /// How long an instance must have been a member to be given work; see [`crate::CoordinatorSetup::hold_down`]. Default 5 s.
+    /// How long an instance must have been a member to be given work; see the async
+    /// [`hold_down`](crate::CoordinatorSetup::hold_down). Default 5 s.
     pub fn hold_down(self, limit: Duration) -> Self {
         Self(self.0.hold_down(limit))
     }
 
-    /// What becomes of work that belongs to another instance from now on, while this one is healthy: by default it is told to
-    /// end, and must have ended a stop budget later; [`Rebalance::Drain`] gives it the whole
+    /// What becomes of work that belongs to another instance from now on, while this one is healthy: by default it is
+    /// told to end, and must have ended a stop budget later; [`Rebalance::Drain`] gives it the whole
     /// [`drain_timeout`](CoordinatorSetup::drain_timeout).
     pub fn on_rebalance(self, rebalance: Rebalance) -> Self {
         Self(self.0.on_rebalance(rebalance))
     }
 
-    /// Starts the coordinator. This instance joins the fleet, if it has not yet, and has what belongs to it run from its
-    /// first look at the members on. Each run is a thread of its own.
+    /// Starts the coordinator. This instance joins the fleet, if it has not yet, and has what belongs to it run from
+    /// its first look at the members on. Each run is a thread of its own.
     ///
     /// # Errors
     /// [`WorkerError`]. A store that has no members shows in the [status](Coordinator::status).
@@ -107,8 +110,8 @@ impl CoordinatorSetup {
 
 /// A coordinator that was started; cloning shares it.
 ///
-/// It works on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this one
-/// counts. Once the last one is gone, or at the shutdown, it is drained.
+/// It works on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this
+/// one counts. Once the last one is gone, or at the shutdown, it is drained.
 #[derive(Clone, Debug)]
 pub struct Coordinator(crate::Coordinator);
 
@@ -138,7 +141,8 @@ impl Coordinator {
         self.0.status()
     }
 
-    /// Adds a workload; tells whether it was not there. Add it on every instance; see [`crate::Coordinator::add`].
+    /// Adds a workload; tells whether it was not there. Add it on every instance; see the async
+    /// [`add`](crate::Coordinator::add).
     ///
     /// # Errors
     /// [`RequestError`].
@@ -157,12 +161,12 @@ impl Coordinator {
 
     /// Ends the coordinator: the work of all workloads is told that it drains
     /// ([`Ctx::is_draining`](super::Ctx::is_draining)), and may come to its end within the
-    /// [`drain_timeout`](CoordinatorSetup::drain_timeout). As each one ends its lease is given back, and the instance that it
-    /// belongs to from now on goes on. Returns once all are.
+    /// [`drain_timeout`](CoordinatorSetup::drain_timeout). As each one ends its lease is given back, and the instance
+    /// that it belongs to from now on goes on. Returns once all are.
     ///
     /// # Errors
-    /// [`NotDrained::Stuck`] names each workload that has not ended a stop budget after it should have. The drain goes on
-    /// all the same: [`ended`](Coordinator::ended) tells when they have ended after all.
+    /// [`NotDrained::Stuck`] names each workload that has not ended a stop budget after it should have. The drain
+    /// goes on all the same: [`ended`](Coordinator::ended) tells when they have ended after all.
     pub fn drain(&self) -> Result<(), NotDrained> {
         wait(self.0.drain())
     }
@@ -175,8 +179,8 @@ impl Coordinator {
         wait(self.0.stop())
     }
 
-    /// Waits until the coordinator has ended and its leases are given back: because it was drained, or because what drives
-    /// the leases has ended.
+    /// Waits until the coordinator has ended and its leases are given back: because it was drained, or because what
+    /// drives the leases has ended.
     pub fn ended(&self) {
         wait(self.0.ended());
     }

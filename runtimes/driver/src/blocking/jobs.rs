@@ -9,8 +9,8 @@ use tenure_store::{JobRecord, RunRecord};
 use super::wait;
 use crate::RequestError;
 
-/// The records of jobs: who ran what, when, and how it ended. Made by [`Tenure::jobs`](super::Tenure::jobs); cloning shares
-/// it. See the async [`Jobs`](crate::Jobs).
+/// The records of jobs: who ran what, when, and how it ended. Made by [`Tenure::jobs`](super::Tenure::jobs); cloning
+/// shares it. See the async [`Jobs`](crate::Jobs).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,12 +84,13 @@ impl RunSetup {
         Self(self.0.index(index))
     }
 
-    /// A text to begin with; see [`crate::RunSetup::text`].
+    /// A text to begin with; see the async [`text`](crate::RunSetup::text).
     pub fn text(self, text: impl Into<Arc<str>>) -> Self {
         Self(self.0.text(text))
     }
 
-    /// How long after the last report the run counts as abandoned; see [`crate::RunSetup::ttl`]. Default 60 s.
+    /// How long after the last report the run counts as abandoned; see the async [`ttl`](crate::RunSetup::ttl).
+    /// Default 60 s.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
@@ -105,8 +106,8 @@ impl RunSetup {
 
 /// A run that is recorded as going on, for as long as this lives. Made by [`RunSetup::start`].
 ///
-/// Dropped without a word it is recorded as [stopped](tenure_store::RunOutcome::Stopped): that neither blocks nor panics. If
-/// its process dies, it counts as abandoned once its TTL is over.
+/// Dropped without a word it is recorded as [stopped](tenure_store::RunOutcome::Stopped): that neither blocks nor
+/// panics. If its process dies, it counts as abandoned once its TTL is over.
 #[derive(Debug)]
 #[must_use = "the run is recorded as stopped when this is dropped"]
 pub struct JobRun(crate::JobRun);
@@ -118,7 +119,7 @@ impl JobRun {
         self.0.job()
     }
 
-    /// Changes the text of the record, soon, without waiting for it; see [`crate::JobRun::text`].
+    /// Changes the text of the record, soon, without waiting for it; see the async [`text`](crate::JobRun::text).
     pub fn text(&self, text: impl AsRef<str>) {
         self.0.text(text);
     }

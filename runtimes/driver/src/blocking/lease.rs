@@ -71,8 +71,8 @@ impl Lease {
         self.0.owner()
     }
 
-    /// Whether work may go on: the clock has not reached the fence, and the lease was not lost. Costs one read of the clock.
-    /// Once false, it stays so.
+    /// Whether work may go on: the clock has not reached the fence, and the lease was not lost. Costs one read of the
+    /// clock. Once false, it stays so.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.0.is_valid()
@@ -96,8 +96,8 @@ impl Lease {
         Renewals::new(self.0.renewals(), self.0.lost().map(drop))
     }
 
-    /// Waits until the work must have ended, and says why. That is at the fence at the latest, by the caller's own clock: the
-    /// thread in the background is not needed for it.
+    /// Waits until the work must have ended, and says why. That is at the fence at the latest, by the caller's own
+    /// clock: the thread in the background is not needed for it.
     pub fn lost(&self) -> Lost {
         wait(self.0.lost())
     }
@@ -110,9 +110,9 @@ impl Lease {
         wait_at_most(self.0.lost(), limit)
     }
 
-    /// Waits until the work is asked to end: because the holder wants it ([`StopReason::Drain`], [`StopReason::MaxHold`]:
-    /// there is a grace period, the lease is renewed throughout) or because the lease ends ([`StopReason::Fence`],
-    /// [`StopReason::Lost`]: stop at once).
+    /// Waits until the work is asked to end: because the holder wants it ([`StopReason::Drain`],
+    /// [`StopReason::MaxHold`]: there is a grace period, the lease is renewed throughout) or because the lease ends
+    /// ([`StopReason::Fence`], [`StopReason::Lost`]: stop at once).
     pub fn stopping(&self) -> StopReason {
         wait(self.0.stopping())
     }
@@ -127,10 +127,10 @@ impl Lease {
 
     /// Does work under the lease, on this thread.
     ///
-    /// Whether the lease is valid is looked at before `work` is called, and what it returns is returned even if the lease
-    /// ended meanwhile. Nothing stops it in between: it looks at the [`Signal`] before each step. The signal says that the
-    /// work is to end already when it is asked to by the holder's choice (shutdown, drain, maximum hold), where it has its
-    /// grace period; [`Signal::is_valid`] is false from when it must have ended.
+    /// Whether the lease is valid is looked at before `work` is called, and what it returns is returned even if the
+    /// lease ended meanwhile. Nothing stops it in between: it looks at the [`Signal`] before each step. The signal
+    /// says that the work is to end already when it is asked to by the holder's choice (shutdown, drain, maximum
+    /// hold), where it has its grace period; [`Signal::is_valid`] is false from when it must have ended.
     ///
     /// # Errors
     /// [`Lost`] if the lease had ended before; `work` was not called.
@@ -146,12 +146,12 @@ impl Lease {
 
     /// Gives the lease back and waits for what the store says. Nothing of the work may run any more.
     ///
-    /// A lease that was lost meanwhile is no error: the outcome is [`ReleaseOutcome::NotHeld`]. To go on without waiting, drop
-    /// the guard.
+    /// A lease that was lost meanwhile is no error: the outcome is [`ReleaseOutcome::NotHeld`]. To go on without
+    /// waiting, drop the guard.
     ///
     /// # Errors
-    /// [`Closed`] if the thread in the background was gone before the store had answered; the store frees the lease by its
-    /// TTL.
+    /// [`Closed`] if the thread in the background was gone before the store had answered; the store frees the lease
+    /// by its TTL.
     pub fn release(self) -> Result<ReleaseOutcome, Closed> {
         wait(self.0.release())
     }
@@ -194,8 +194,8 @@ impl Signal {
     }
 }
 
-/// The deadlines after each renewal of a lease: an iterator that waits for the next one. Who reads late gets the newest only.
-/// It ends with the lease, by the caller's own clock as well.
+/// The deadlines after each renewal of a lease: an iterator that waits for the next one. Who reads late gets the
+/// newest only. It ends with the lease, by the caller's own clock as well.
 pub struct Renewals {
     renewals: crate::Renewals,
     over: BoxFuture<'static, ()>,

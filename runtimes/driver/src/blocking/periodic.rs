@@ -42,8 +42,8 @@ impl PeriodicSetup {
         Self(inner)
     }
 
-    /// What becomes of ticks that came while nobody could run them; see [`crate::PeriodicSetup::missed`]. Default
-    /// [`Missed::Skip`].
+    /// What becomes of ticks that came while nobody could run them; see the async
+    /// [`missed`](crate::PeriodicSetup::missed). Default [`Missed::Skip`].
     pub fn missed(self, missed: Missed) -> Self {
         Self(self.0.missed(missed))
     }
@@ -58,8 +58,8 @@ impl PeriodicSetup {
         Self(self.0.overlap(overlap))
     }
 
-    /// How many runs of one tick may be begun at most. Default 1: each tick is run at most once. See
-    /// [`crate::PeriodicSetup::attempts`].
+    /// How many runs of one tick may be begun at most. Default 1: each tick is run at most once. See the async
+    /// [`attempts`](crate::PeriodicSetup::attempts).
     pub fn attempts(self, attempts: u32) -> Self {
         Self(self.0.attempts(attempts))
     }
@@ -69,7 +69,8 @@ impl PeriodicSetup {
         Self(self.0.under(lease))
     }
 
-    /// Sets the TTL of each run's claim; the rest of the timing follows from it. See [`crate::PeriodicSetup::ttl`].
+    /// Sets the TTL of each run's claim; the rest of the timing follows from it. See the async
+    /// [`ttl`](crate::PeriodicSetup::ttl).
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
@@ -79,8 +80,8 @@ impl PeriodicSetup {
         Self(self.0.timing(config))
     }
 
-    /// How long a run may take to end once it is told that it drains, before it must have ended. What has not ended a stop
-    /// budget later counts as stuck. Default 30 s.
+    /// How long a run may take to end once it is told that it drains, before it must have ended. What has not ended a
+    /// stop budget later counts as stuck. Default 30 s.
     pub fn drain_timeout(self, timeout: Duration) -> Self {
         Self(self.0.drain_timeout(timeout))
     }
@@ -96,8 +97,8 @@ impl PeriodicSetup {
         Self(self.0.without_records())
     }
 
-    /// Starts the job: from now on this instance runs the ticks that it gets. Each run is a thread of its own; a run for
-    /// which the operating system gives no thread is a failed one.
+    /// Starts the job: from now on this instance runs the ticks that it gets. Each run is a thread of its own; a run
+    /// for which the operating system gives no thread is a failed one.
     ///
     /// # Errors
     /// [`TimerError`], but not [`TimerError::Refused`]: nothing was asked of the store yet.
@@ -108,8 +109,9 @@ impl PeriodicSetup {
 
 /// A periodic job that was started; cloning shares it.
 ///
-/// It goes on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this one
-/// counts, and so does one that the work itself keeps. Once the last one is gone, or at the shutdown, it is drained.
+/// It goes on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this
+/// one counts, and so does one that the work itself keeps. Once the last one is gone, or at the shutdown, it is
+/// drained.
 #[derive(Clone, Debug)]
 pub struct Periodic(crate::Periodic);
 
@@ -126,7 +128,8 @@ impl Periodic {
         self.0.status()
     }
 
-    /// What last went wrong with a run here, unless a later one came to its end; see [`crate::Periodic::last_error`].
+    /// What last went wrong with a run here, unless a later one came to its end; see the async
+    /// [`last_error`](crate::Periodic::last_error).
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.0.last_error()
@@ -134,12 +137,12 @@ impl Periodic {
 
     /// Ends the job on this instance: no tick is run here any more. Runs are told that they drain
     /// ([`Ctx::is_draining`](super::Ctx::is_draining)), and may come to their ends within the
-    /// [`drain_timeout`](PeriodicSetup::drain_timeout); then they must have ended. Returns once nothing runs, and all claims
-    /// are ended.
+    /// [`drain_timeout`](PeriodicSetup::drain_timeout); then they must have ended. Returns once nothing runs, and all
+    /// claims are ended.
     ///
     /// # Errors
-    /// [`DrainError::RunStuck`] if a run has not ended a stop budget after it should have. The drain goes on all the same:
-    /// [`ended`](Periodic::ended) tells when the run has ended after all.
+    /// [`DrainError::RunStuck`] if a run has not ended a stop budget after it should have. The drain goes on all the
+    /// same: [`ended`](Periodic::ended) tells when the run has ended after all.
     pub fn drain(&self) -> Result<(), DrainError> {
         wait(self.0.drain())
     }
@@ -152,8 +155,8 @@ impl Periodic {
         wait(self.0.stop())
     }
 
-    /// Waits until nothing runs and nothing is run any more: because the job was drained, because the store refused it, or
-    /// because what drives it has ended.
+    /// Waits until nothing runs and nothing is run any more: because the job was drained, because the store refused
+    /// it, or because what drives it has ended.
     ///
     /// # Errors
     /// [`TimerError::Refused`] if it was refused.

@@ -12,8 +12,9 @@ use tenure_core::Instant;
 use super::wait;
 use crate::runtime::{Runtime, sealed};
 
-/// A runtime on a thread of its own, for callers on other threads: what they wait for needs nothing of the runtime, so that
-/// they hear of a loss by their own clock even if it is stuck, and nothing of the runtime that they may block.
+/// A runtime on a thread of its own, for callers on other threads: what they wait for needs nothing of the runtime,
+/// so that they hear of a loss by their own clock even if it is stuck, and nothing of the runtime that they may
+/// block.
 #[derive(Clone)]
 pub(crate) struct Plain<R>(pub(crate) R);
 

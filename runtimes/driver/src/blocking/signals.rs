@@ -15,7 +15,8 @@ use crate::{Tenure, events};
 
 const THREAD: &str = "tenure-signals";
 
-/// Calls `wait` on a thread that belongs to no runtime: signals would be awaited by the one of the caller, which it blocks.
+/// Calls `wait` on a thread that belongs to no runtime: signals would be awaited by the one of the caller, which it
+/// blocks.
 pub(super) fn apart<T: Send>(wait: impl Fn() -> T + Sync) -> T {
     thread::scope(|scope| {
         match thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, &wait) {

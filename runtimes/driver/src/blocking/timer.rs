@@ -18,8 +18,8 @@ impl TimerSetup {
         Self(inner)
     }
 
-    /// What becomes of ticks that came while nobody could deliver them, or while the iterator was not read; see
-    /// [`crate::TimerSetup::missed`]. Default [`Missed::Skip`].
+    /// What becomes of ticks that came while nobody could deliver them, or while the iterator was not read; see the
+    /// async [`missed`](crate::TimerSetup::missed). Default [`Missed::Skip`].
     pub fn missed(self, missed: Missed) -> Self {
         Self(self.0.missed(missed))
     }
@@ -39,8 +39,8 @@ impl TimerSetup {
     }
 }
 
-/// The ticks of a timer: an iterator that waits for the next one. Made by [`Tenure::timer`](super::Tenure::timer). Dropping it
-/// ends the timer on this instance; the store's record of it stays.
+/// The ticks of a timer: an iterator that waits for the next one. Made by [`Tenure::timer`](super::Tenure::timer).
+/// Dropping it ends the timer on this instance; the store's record of it stays.
 ///
 /// Ticks come in the order of their numbers, each at most once, never early. Who reads late gets the latest with the
 /// number of those that were missed, or as many as [`Missed::CatchUp`] allows.

@@ -12,8 +12,8 @@ use tenure_core::Instant;
 use super::TimedOut;
 use crate::clock;
 
-/// A sleep of the machine is slept through by a thread that waits: so it looks at the clock this often if it waits for a
-/// time.
+/// A sleep of the machine is slept through by a thread that waits: so it looks at the clock this often if it waits
+/// for a time.
 const CAP: Duration = Duration::from_secs(1);
 
 /// Waits until the future is ready. The calling thread polls it, and sleeps in between: no runtime is entered, and none
@@ -50,8 +50,8 @@ fn wait_until<F: Future>(future: F, limit: Instant) -> Result<F::Output, TimedOu
     }
 }
 
-/// Has the thread that polls a future come back to it at this time. False if that is no thread of [`wait`]: then something
-/// else must wake the future.
+/// Has the thread that polls a future come back to it at this time. False if that is no thread of [`wait`]: then
+/// something else must wake the future.
 pub(super) fn wake_at(at: Instant, cx: &Context<'_>) -> bool {
     let noted = INNERMOST.try_with(|innermost| match innermost.borrow_mut().as_mut() {
         // What is polled may run an executor of its own, which knows nothing of these times.

@@ -9,7 +9,8 @@ use super::wait::{wait, wait_at_most};
 use super::{Renewals, Signal, TimedOut};
 use crate::{DrainError, LostReason, WorkerError, WorkerStatus};
 
-/// Sets up a worker; made by [`Tenure::worker`](super::Tenure::worker). Nothing runs before [`start`](WorkerSetup::start).
+/// Sets up a worker; made by [`Tenure::worker`](super::Tenure::worker). Nothing runs before
+/// [`start`](WorkerSetup::start).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,14 +50,14 @@ impl WorkerSetup {
         Self(self.0.timing(config))
     }
 
-    /// How long the work may take to end once it is told that it drains, before it must have ended. What has not ended a
-    /// stop budget later counts as stuck. Default 30 s.
+    /// How long the work may take to end once it is told that it drains, before it must have ended. What has not
+    /// ended a stop budget later counts as stuck. Default 30 s.
     pub fn drain_timeout(self, timeout: Duration) -> Self {
         Self(self.0.drain_timeout(timeout))
     }
 
-    /// Passes the work on this long after each start: it drains, and the next instance has its turn. Work that does not end
-    /// by itself loses the lease: from then on only the token keeps the next run apart. Default: never.
+    /// Passes the work on this long after each start: it drains, and the next instance has its turn. Work that does
+    /// not end by itself loses the lease: from then on only the token keeps the next run apart. Default: never.
     pub fn max_hold(self, limit: Duration) -> Self {
         Self(self.0.max_hold(limit))
     }
@@ -71,13 +72,14 @@ impl WorkerSetup {
         Self(self.0.restart(when))
     }
 
-    /// How long the worker rests before it campaigns again; see [`crate::WorkerSetup::restart_delays`].
+    /// How long the worker rests before it campaigns again; see the async
+    /// [`restart_delays`](crate::WorkerSetup::restart_delays).
     pub fn restart_delays(self, first: Duration, longest: Duration) -> Self {
         Self(self.0.restart_delays(first, longest))
     }
 
-    /// Starts the worker: it campaigns for the lease from now on, and works whenever it has it. Each run is a thread of its
-    /// own; a run for which the operating system gives no thread is a failed one.
+    /// Starts the worker: it campaigns for the lease from now on, and works whenever it has it. Each run is a thread
+    /// of its own; a run for which the operating system gives no thread is a failed one.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -88,8 +90,9 @@ impl WorkerSetup {
 
 /// A worker that was started; cloning shares it.
 ///
-/// It works on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this one
-/// counts, and so does one that the work itself keeps. Once the last one is gone, or at the shutdown, it is drained.
+/// It works on when this handle is dropped, for as long as any handle of its [`Tenure`](super::Tenure) is there: this
+/// one counts, and so does one that the work itself keeps. Once the last one is gone, or at the shutdown, it is
+/// drained.
 #[derive(Clone, Debug)]
 pub struct Worker(crate::Worker);
 
@@ -106,19 +109,20 @@ impl Worker {
         self.0.status()
     }
 
-    /// What last went wrong with a run, unless a later one came to its end; see [`crate::Worker::last_error`].
+    /// What last went wrong with a run, unless a later one came to its end; see the async
+    /// [`last_error`](crate::Worker::last_error).
     #[must_use]
     pub fn last_error(&self) -> Option<Arc<str>> {
         self.0.last_error()
     }
 
     /// Ends the worker: the work is told that it drains ([`Ctx::is_draining`]), and may come to its end within the
-    /// [`drain_timeout`](WorkerSetup::drain_timeout); then it must have ended. The lease is given back once its thread has
-    /// returned. Nothing is started any more. Returns once all of that is done.
+    /// [`drain_timeout`](WorkerSetup::drain_timeout); then it must have ended. The lease is given back once its
+    /// thread has returned. Nothing is started any more. Returns once all of that is done.
     ///
     /// # Errors
-    /// [`DrainError::Stuck`] if the work has not ended a stop budget after it should have. The drain goes on all the same:
-    /// [`ended`](Worker::ended) tells when the work has ended after all.
+    /// [`DrainError::Stuck`] if the work has not ended a stop budget after it should have. The drain goes on all the
+    /// same: [`ended`](Worker::ended) tells when the work has ended after all.
     pub fn drain(&self) -> Result<(), DrainError> {
         wait(self.0.drain())
     }
@@ -131,8 +135,8 @@ impl Worker {
         wait(self.0.stop())
     }
 
-    /// Waits until the worker has ended and its lease is given back: because its policy wants no further run, because it
-    /// was drained, or because what drives the leases has ended.
+    /// Waits until the worker has ended and its lease is given back: because its policy wants no further run, because
+    /// it was drained, or because what drives the leases has ended.
     pub fn ended(&self) {
         wait(self.0.ended());
     }
@@ -174,15 +178,15 @@ impl Ctx {
         Self(inner)
     }
 
-    /// The name of the worker's lease, of the workload of a [coordinator](super::Tenure::coordinate), or of the periodic
-    /// job.
+    /// The name of the worker's lease, of the workload of a [coordinator](super::Tenure::coordinate), or of the
+    /// periodic job.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The tick that this run of a [periodic job](super::Tenure::periodic) is for; `None` in a worker. Its number is the same
-    /// in the whole fleet, and in each attempt at it.
+    /// The tick that this run of a [periodic job](super::Tenure::periodic) is for; `None` in a worker. Its number is
+    /// the same in the whole fleet, and in each attempt at it.
     #[must_use]
     pub fn tick(&self) -> Option<DueTick> {
         self.0.tick()
@@ -200,8 +204,8 @@ impl Ctx {
         self.0.owner()
     }
 
-    /// Whether work may go on; see [`Lease::is_valid`](super::Lease::is_valid). Once false, the work must have ended: look
-    /// before each step, and return.
+    /// Whether work may go on; see [`Lease::is_valid`](super::Lease::is_valid). Once false, the work must have ended:
+    /// look before each step, and return.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.0.is_valid()
@@ -225,9 +229,9 @@ impl Ctx {
         self.0.is_draining()
     }
 
-    /// Waits until the work is to come to an end, and says why. For a drain or a maximum hold there is the drain timeout;
-    /// for a lease that could not be renewed there is until [`Deadlines::kill_at`], and for one that was taken away no time at
-    /// all. See [`crate::Ctx::draining`].
+    /// Waits until the work is to come to an end, and says why. For a drain or a maximum hold there is the drain
+    /// timeout; for a lease that could not be renewed there is until [`Deadlines::kill_at`], and for one that was
+    /// taken away no time at all. See the async [`draining`](crate::Ctx::draining).
     pub fn draining(&self) -> StopReason {
         wait(self.0.draining())
     }
@@ -266,19 +270,20 @@ impl Ctx {
         wait_at_most(self.0.lost(), limit)
     }
 
-    /// Waits on the clock that also counts while the machine sleeps; see [`Tenure::sleep`](super::Tenure::sleep). It goes on
-    /// when the work is to end: what waits for long uses [`draining_timeout`](Ctx::draining_timeout).
+    /// Waits on the clock that also counts while the machine sleeps; see [`Tenure::sleep`](super::Tenure::sleep). It
+    /// goes on when the work is to end: what waits for long uses [`draining_timeout`](Ctx::draining_timeout).
     pub fn sleep(&self, duration: Duration) {
         wait(self.0.sleep(duration));
     }
 
-    /// Says that this work ends before its time, though it was not told to; see [`crate::Ctx::cut_short`].
+    /// Says that this work ends before its time, though it was not told to; see the async
+    /// [`cut_short`](crate::Ctx::cut_short).
     pub fn cut_short(&self) {
         self.0.cut_short();
     }
 
-    /// Says that a run which is [draining](Ctx::is_draining) has done nothing, and will not; see
-    /// [`crate::Ctx::leave_unbegun`].
+    /// Says that a run which is [draining](Ctx::is_draining) has done nothing, and will not; see the async
+    /// [`leave_unbegun`](crate::Ctx::leave_unbegun).
     pub fn leave_unbegun(&self) {
         self.0.leave_unbegun();
     }

@@ -17,11 +17,14 @@ use crate::{Losses, Releases};
 const GUIDE: &str = "../../src/guide/observing.md";
 
 /// All events, by name.
-pub(super) fn events() -> Vec<Definition> {
-    let mut events = crate::events::defined();
-    events.extend(crate::trouble::defined());
-    events.sort_by_key(|definition| definition.name);
-    events
+pub(super) fn events() -> &'static [Definition] {
+    static EVENTS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+        let mut events = crate::events::defined();
+        events.extend(crate::trouble::defined());
+        events.sort_by_key(|definition| definition.name);
+        events
+    });
+    &EVENTS
 }
 
 /// Whether the guide has this table, line by line.

@@ -5,8 +5,9 @@ use std::thread::{self, JoinHandle};
 
 use futures::channel::oneshot;
 use smol::Executor;
+use tenure_driver::clock;
 use tenure_smol::Smol;
-use tenure_suite::Host;
+use tenure_suite::{GENEROUS, Host};
 
 /// An executor that the thread runs that waits.
 pub(crate) struct OneThread(Arc<Executor<'static>>);
@@ -45,10 +46,11 @@ impl Host for OneThread {
 fn drop_in_the_end(executor: Arc<Executor<'static>>) -> bool {
     let dropped = Arc::downgrade(&executor);
     drop(executor);
-    while dropped.strong_count() > 0 {
+    let end = clock::now() + GENEROUS;
+    while dropped.strong_count() > 0 && clock::now() < end {
         thread::yield_now();
     }
-    true
+    dropped.strong_count() == 0
 }
 
 /// An executor with several threads.

@@ -383,6 +383,8 @@ fn futures_of_tenure<R: Runtime>() -> Vec<Maker<R>> {
             "a wait for a signal",
             |_, t| async move { polled(async move { t.until_terminated().await }).await },
         ),
+        make("a sleep, not polled", |_, t| async move { t.sleep(LONG) }),
+        make("a sleep", |_, t| async move { polled(t.sleep(LONG)).await }),
         make("a join", |_, t| async move { polled(async move { t.join().await }).await }),
         make("looks", |_, t| async move {
             let looks = |t: Tenure| async move {

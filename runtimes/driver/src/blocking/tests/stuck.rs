@@ -54,6 +54,8 @@ fn a_loss_is_told_at_the_fence_by_the_callers_own_clock() {
     let futures = builder.start().unwrap();
     let tenure = Tenure::new(futures.clone());
     let lease = tenure.acquire("a").wait().unwrap();
+    // Nobody else looks at this one: who does wakes all others.
+    let alone = tenure.acquire("d").wait().unwrap();
     let (tell, told) = mpsc::channel();
     let work = move |ctx: Ctx| tell.send((ctx.deadlines(), ctx.lost(), ctx.is_valid())).unwrap();
     let worker = tenure.worker("b", work).start().unwrap();
@@ -67,11 +69,11 @@ fn a_loss_is_told_at_the_fence_by_the_callers_own_clock() {
     assert!(pin!(renewals.next()).poll(&mut Context::from_waker(&waker)).is_pending());
     until("the thread in the background is stuck", || trap.has_caught());
     let fence_at = lease.deadlines().fence_at;
+    let mut renewals = alone.renewals();
     assert!(lease.is_valid() && clock::now() < fence_at, "the machine is too slow for this test");
 
     let signal = lease.signal();
     let beside = thread::spawn(move || (signal.stopped_timeout(GENEROUS), clock::now()));
-    let mut renewals = lease.renewals();
     let iterated = thread::spawn(move || (renewals.next_timeout(GENEROUS), renewals.next()));
     assert_eq!(lease.lost_timeout(TTL / 100), Err(TimedOut));
     assert_eq!(lease.lost_timeout(GENEROUS).unwrap().why, LostReason::Expired);
@@ -86,7 +88,7 @@ fn a_loss_is_told_at_the_fence_by_the_callers_own_clock() {
     assert!(clock::now() >= deadlines.fence_at);
     assert_eq!((lost, valid), (LostReason::Expired, false));
     // Dropping a guard and a handle does not wait either.
-    drop((lease, worker, trapped));
+    drop((lease, worker, trapped, alone));
     assert_eq!(sleeps.load(Ordering::Relaxed), 0, "nothing of the runtime is needed");
     trap.let_go();
     tenure.drain().unwrap();
