@@ -1,6 +1,6 @@
 use alloc::string::{String, ToString};
 
-use super::{Acquisition, Identity, Incarnation, LeaseName, NameError};
+use super::{Acquisition, Identity, Incarnation, LeaseName, NameError, TimerName};
 
 #[test]
 fn any_utf8_of_1_to_255_bytes_is_a_lease_name() {

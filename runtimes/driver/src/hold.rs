@@ -110,6 +110,11 @@ impl Hold {
         })
     }
 
+    /// Why it is over, as far as anybody has seen.
+    pub(crate) fn over(&self) -> Option<LostReason> {
+        self.lock().over
+    }
+
     /// The work has seen that it is to end.
     pub(crate) fn hear(&self) {
         self.heard.store(true, Ordering::Release);

@@ -335,20 +335,14 @@ impl Metrics {
         self.renewal.record("", took);
     }
 
-    pub(crate) fn released(&self, is_lease: bool, outcome: &str, held: Option<Duration>) {
+    pub(crate) fn released(&self, is_lease: bool, outcome: &str, held: Duration) {
         self.released.add(kind(is_lease), outcome, 1);
-        self.held(is_lease, held);
+        self.hold.record(kind(is_lease), held);
     }
 
-    pub(crate) fn lost(&self, is_lease: bool, reason: &str, held: Option<Duration>) {
+    pub(crate) fn lost(&self, is_lease: bool, reason: &str, held: Duration) {
         self.lost.add(kind(is_lease), reason, 1);
-        self.held(is_lease, held);
-    }
-
-    fn held(&self, is_lease: bool, held: Option<Duration>) {
-        if let Some(held) = held {
-            self.hold.record(kind(is_lease), held);
-        }
+        self.hold.record(kind(is_lease), held);
     }
 
     pub(crate) fn ticked(&self, late: Duration) {

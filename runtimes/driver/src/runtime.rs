@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use futures::future::BoxFuture;
 use tenure_core::Instant;
@@ -48,6 +49,12 @@ pub trait Runtime: sealed::Sealed + Clone + Send + Sync + 'static {
     /// # Errors
     /// What is missing and what to do, as a sentence.
     fn check(&self) -> Result<(), String>;
+
+    /// The wall clock, for what people are shown. `None` if it shows what is no time.
+    #[doc(hidden)]
+    fn wall(&self) -> Option<SystemTime> {
+        Some(SystemTime::now())
+    }
 
     /// Random numbers, by which a process is unique.
     ///

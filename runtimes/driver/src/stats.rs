@@ -57,11 +57,11 @@ pub struct Stats {
     pub renewed: u64,
     /// How long they took, from when each was due to be sent to its acknowledgement, with all that was tried in between.
     pub renewals: Durations,
-    /// Leases given back, or found to be over when they were.
+    /// Leases given back, or found to be over when they were. Those that were lost before are not among them.
     pub released: u64,
     /// What became of these.
     pub releases: Releases,
-    /// Leases lost, and claims of ticks.
+    /// Leases lost, and claims of ticks: from the fence on, also where their work ended in time and they were given back.
     pub lost: u64,
     /// How they were.
     pub losses: Losses,

@@ -14,10 +14,10 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
-use tenure_core::{Instant, Jitter, SplitMix};
+use tenure_core::{Instant, Jitter, SplitMix, Timestamp};
 
 use crate::runtime::{Alarm, Runtime, sealed};
 
@@ -42,7 +42,9 @@ struct State {
     guest: Option<TestRuntime>,
     /// Without it the operating system gives random numbers.
     random: Option<SplitMix>,
-    /// How often anything was polled since the time last moved.
+    /// What the wall clock showed when the time was zero. Without it that of the operating system is read.
+    wall_at_zero: Option<Timestamp>,
+    /// How often anything was polled since the time last moved, or the test last began to run it.
     polls_now: u64,
     /// How often tasks were polled in all.
     polls: u64,
@@ -59,6 +61,7 @@ impl Default for State {
             processes: vec![Process::default()],
             guest: None,
             random: None,
+            wall_at_zero: None,
             polls_now: 0,
             polls: 0,
         }
@@ -207,6 +210,7 @@ impl TestRuntime {
     /// # Panics
     /// If a task never waits.
     pub fn advance(&self, duration: Duration) {
+        self.inner.lock().polls_now = 0;
         let end = Runtime::now(self) + duration;
         self.run_until_stalled();
         while let Some(at) = self.next_sleeper()
@@ -248,6 +252,7 @@ impl TestRuntime {
         let mut future = pin!(future);
         let woken = Arc::new(Flag(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&woken));
+        self.inner.lock().polls_now = 0;
         loop {
             while woken.0.swap(false, Ordering::AcqRel) {
                 self.count_poll(|| "what the test waits for".to_owned());
@@ -279,6 +284,12 @@ impl TestRuntime {
         }
         self.run_until_stalled();
         Ok(())
+    }
+
+    /// Sets the wall clock: it goes with the time from what it shows now.
+    pub fn set_wall(&self, time: Timestamp) {
+        let mut state = self.inner.lock();
+        state.wall_at_zero = Some(time.saturating_sub(state.now.saturating_since(Instant::ZERO)));
     }
 
     /// From now on whoever calls does so from `guest`.
@@ -448,13 +459,26 @@ impl Runtime for TestRuntime {
             if process.interrupts > seen {
                 return Poll::Ready(());
             }
-            process.listeners.push(cx.waker().clone());
+            // It may be polled for days without a signal.
+            if !process.listeners.iter().any(|other| other.will_wake(cx.waker())) {
+                process.listeners.push(cx.waker().clone());
+            }
             Poll::Pending
         }))
     }
 
     fn check(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    fn wall(&self) -> Option<SystemTime> {
+        let state = self.inner.lock();
+        match state.wall_at_zero {
+            Some(at_zero) => {
+                tenure_store::clock::system_time(at_zero + state.now.saturating_since(Instant::ZERO))
+            }
+            None => Some(SystemTime::now()),
+        }
     }
 
     fn random(&self) -> Result<[u8; 32], String> {

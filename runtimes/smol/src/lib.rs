@@ -34,6 +34,25 @@ use own_thread::OwnThread;
 ///
 /// smol does not tell an executor which one runs it. So all work of workers, coordinators and periodic jobs runs here,
 /// wherever it is started.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure_driver::Builder;
+/// use tenure_memory::MemoryStore;
+/// use tenure_smol::{Executor, Smol};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let executor = Arc::new(Executor::new());
+/// let tenure = Builder::new(Smol::on(&executor)).store(MemoryStore::new()).start()?;
+/// smol::block_on(executor.run(async {
+///     let lease = tenure.acquire("backup").await?;
+///     lease.run(async { println!("alone under token {}", lease.token()) }).await?;
+///     lease.release().await?;
+///     tenure.shutdown().await?;
+///     Ok(())
+/// }))
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Smol {
     executor: Place,

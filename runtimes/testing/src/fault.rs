@@ -25,6 +25,8 @@ use std::time::Duration;
 /// | `frozen` | Nothing of the process runs while time passes, as in a pause of its machine, or after SIGSTOP. What was on its way to the store arrives. |
 /// | `crashed` | The process ends in an instant, as after SIGKILL: nothing is given back. Start it again by its name. |
 ///
+/// What is on its way when another fault begins is hit by that one, too.
+///
 /// ```
 /// use std::time::Duration;
 /// use tenure::testing::Fault;

@@ -145,33 +145,48 @@ impl Connection {
         })
     }
 
+    /// Whether a request arrives now. If not, that is its answer, if one ever comes.
+    fn arrives(&self) -> Result<(), Option<StoreError>> {
+        let link = &self.link;
+        if link.has(Fault::CutOff) || link.has(Fault::RequestsLost) {
+            return Err(None);
+        }
+        if self.server.is_down() || link.has(Fault::Unavailable) {
+            return Err(Some(StoreError::transient("the store can't be reached")));
+        }
+        if link.has(Fault::Refused) {
+            return Err(Some(StoreError::rejected("the store refuses: no permission")));
+        }
+        Ok(())
+    }
+
     /// `None` if no answer ever comes.
     async fn travel<T: Send + 'static>(
         self: Arc<Self>,
         request: Request<T>,
     ) -> Option<Result<T, StoreError>> {
         let link = &self.link;
-        if link.has(Fault::CutOff) || link.has(Fault::RequestsLost) {
-            return None;
-        }
-        if self.server.is_down() || link.has(Fault::Unavailable) {
-            return Some(Err(StoreError::transient("the store can't be reached")));
-        }
-        if link.has(Fault::Refused) {
-            return Some(Err(StoreError::rejected("the store refuses: no permission")));
+        if let Err(answer) = self.arrives() {
+            return answer.map(Err);
         }
         if let Some(delay) = link.time(requests_late) {
             self.sleep(delay).await;
+            // What was on its way when the trouble began is hit by it, too.
+            if let Err(answer) = self.arrives() {
+                return answer.map(Err);
+            }
         }
         if let Some(delay) = link.time(requests_repeated) {
             let (again, way) = (Arc::clone(&request), Arc::clone(&self));
             self.server.network().spawn(Box::pin(async move {
                 way.sleep(delay).await;
-                let _nobody_waits = again(way.store()).await;
+                if way.arrives().is_ok() {
+                    let _nobody_waits = again(way.store()).await;
+                }
             }));
         }
         let outcome = request(self.store()).await;
-        // What was on its way when the trouble began is hit by it, too.
+        // The same for an answer.
         if let Some(delay) = link.time(replies_late) {
             self.sleep(delay).await;
         }

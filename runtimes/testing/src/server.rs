@@ -44,6 +44,7 @@ impl Server {
     pub(crate) fn set_wall(&self, time: Timestamp) {
         let passed = nanos(self.now().saturating_since(Instant::ZERO));
         self.wall.at_zero.store(time.as_nanos().saturating_sub(passed), Ordering::Relaxed);
+        self.network.set_wall(time);
     }
 
     pub(crate) fn age(&self) -> u64 {

@@ -231,6 +231,28 @@ fn a_reply_that_is_on_its_way_when_the_instance_is_cut_off_is_lost() {
 }
 
 #[test]
+fn a_request_that_is_on_its_way_when_nothing_passes_any_more_is_not_carried_out() {
+    for name in ["requests-late:3s", "requests-repeated:3s"] {
+        for trouble in ["cut-off", "requests-lost", "unavailable", "refused", "down"] {
+            let fleet = Fleet::new();
+            let blue = fleet.start("blue");
+            fleet.inject("blue", fault(name));
+            let acquiring = acquiring(&fleet, &blue);
+            fleet.run_until_stalled();
+            // What came the first time is gone.
+            fleet.inject_store(StoreFault::Wiped);
+            match trouble.parse() {
+                Ok(trouble) => fleet.inject("blue", trouble),
+                Err(_) => fleet.inject_store(trouble.parse().unwrap()),
+            }
+            fleet.advance(4 * SECOND);
+            assert_eq!(fleet.leases(), [], "{name}, {trouble}");
+            drop(acquiring);
+        }
+    }
+}
+
+#[test]
 fn hints_go_on_after_a_store_was_wiped() {
     let fleet = Fleet::new();
     let (blue, green, red) = (fleet.start("blue"), fleet.start("green"), fleet.start("red"));

@@ -5,10 +5,13 @@ use std::future::{IntoFuture, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, SystemTime};
 
-use tenure::testing::{Fault, Fleet, StoreFault};
-use tenure::{Cron, Ctx, Missed, Overlap, Periodic, RunOutcome, RunState, Tenure, Timestamp};
+use tenure::testing::{Fault, Fleet, StoreFault, TestRuntime};
+use tenure::{
+    AcquireError, Cron, Ctx, Missed, Overlap, Periodic, RunOutcome, RunState, Runtime, Tenure, Timestamp,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -386,15 +389,70 @@ fn patience_is_what_the_test_says() {
 fn what_never_waits_is_told_instead_of_running_for_ever() {
     let fleet = Fleet::new();
     let waker = fleet.spawn("blue", async {
-        std::future::poll_fn(|cx| -> std::task::Poll<()> {
+        std::future::poll_fn(|cx| -> Poll<()> {
             cx.waker().wake_by_ref();
-            std::task::Poll::Pending
+            Poll::Pending
         })
         .await
     });
     let text = panic_of(|| fleet.advance(SECOND));
     assert!(text.contains("something never waits") && text.contains("tests/fleet.rs"), "{text}");
     drop(waker);
+}
+
+#[test]
+fn what_does_much_at_one_time_in_many_calls_is_not_taken_for_what_never_waits() {
+    let fleet = Fleet::new();
+    let wakes = || async {
+        let mut left = 600_000;
+        std::future::poll_fn(|cx| {
+            left -= 1;
+            cx.waker().wake_by_ref();
+            if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    };
+    for _ in 0..2 {
+        fleet.block_on(wakes());
+        let _task = fleet.spawn("blue", wakes());
+        fleet.run_until_stalled();
+    }
+    assert_eq!(fleet.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn who_waits_for_a_signal_is_kept_once_however_often_it_looks() {
+    struct Quiet;
+    impl Wake for Quiet {
+        fn wake(self: Arc<Self>) {}
+    }
+    let runtime = TestRuntime::new();
+    let (quiet, mut signal) = (Arc::new(Quiet), runtime.interrupted());
+    let waker = Waker::from(Arc::clone(&quiet));
+    for _ in 0..1000 {
+        assert!(signal.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!(Arc::strong_count(&quiet), 3);
+    runtime.interrupt();
+    assert!(signal.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    assert_eq!(Arc::strong_count(&quiet), 2);
+}
+
+#[test]
+fn since_when_a_lease_is_held_is_a_time_of_the_fleet_whoever_tells_it() {
+    let fleet = Fleet::new().starting_at("2026-06-01T12:00:00Z");
+    let (blue, green) = (fleet.start("blue"), fleet.start("green"));
+    fleet.inject_store(StoreFault::ClockAhead(HOUR));
+    fleet.advance(SECOND);
+    let _lease = fleet.block_on(blue.acquire("leader").into_future()).unwrap();
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(1_780_315_200 + 3600 + 1);
+    fleet.advance(SECOND);
+    // Of the holder's own process the store need not be asked.
+    for tenure in [blue, green] {
+        let error = fleet.block_on(tenure.try_acquire("leader").into_future()).unwrap_err();
+        let AcquireError::Busy { holder: Some(holder), .. } = error else { panic!("{error}") };
+        assert_eq!(holder.since, Some(since), "{}", tenure.identity());
+    }
 }
 
 #[test]

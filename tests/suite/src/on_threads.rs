@@ -60,10 +60,12 @@ impl<H: Host, const INSIDE: bool> Api for Threads<H, INSIDE> {
 }
 
 /// Nothing stops a thread that waits for ever: then it is the whole process that ends.
-struct Watchdog(#[expect(dead_code, reason = "dropped to tell that the test has ended")] mpsc::Sender<()>);
+pub(crate) struct Watchdog(
+    #[expect(dead_code, reason = "dropped to tell that the test has ended")] mpsc::Sender<()>,
+);
 
 impl Watchdog {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (alive, ended) = mpsc::channel();
         let test = thread::current().name().map(str::to_owned);
         thread::spawn(move || {

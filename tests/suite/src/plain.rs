@@ -12,6 +12,7 @@ use tenure_memory::MemoryStore;
 
 use crate::api::GENEROUS;
 use crate::host::Host;
+use crate::on_threads::Watchdog;
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(3600);
@@ -33,6 +34,7 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Calls it on a thread that is in no runtime, and on one that is in that of the host.
 pub(crate) fn everywhere<H: Host>(test: impl Fn(&H::Runtime)) {
     let host = H::new();
+    let _watched = Watchdog::new();
     test(&host.runtime());
     host.block_on(async { test(&host.runtime()) });
 }

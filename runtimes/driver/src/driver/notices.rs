@@ -1,7 +1,6 @@
 //! What the node says: commands for the store and for workloads, notices for the application.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tenure_core::{
     AcquireFailure, Command, CommandId, Instant, LeaseKey, LossReason, Notice, ReleaseOutcome, Stop,
@@ -49,8 +48,8 @@ impl<R: Runtime> Driver<R> {
             Command::Watch { id, name } => self.carrier.watch(name, Watch::On(id)),
             Command::Unwatch { name } => self.carrier.watch(name, Watch::Off),
             Command::StartWorkload { worker, lease, token, .. } => self.start_work(now, worker, lease, token),
-            Command::DrainWorkload { lease, why } => self.stop(lease, Stop::Ask, why),
-            Command::StopWorkload { lease, how, why } => self.stop(lease, how, why),
+            Command::DrainWorkload { lease, why } => self.stop(now, lease, Stop::Ask, why),
+            Command::StopWorkload { lease, how, why } => self.stop(now, lease, how, why),
         }
     }
 
@@ -67,7 +66,7 @@ impl<R: Runtime> Driver<R> {
         self.carrier.order(now, Order { id, by, subject, operation });
     }
 
-    fn stop(&mut self, lease: LeaseKey, how: Stop, why: StopReason) {
+    fn stop(&mut self, now: Instant, lease: LeaseKey, how: Stop, why: StopReason) {
         let Some(hold) = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()) else { return };
         events::lease_stopping(&hold.subject, hold.token.get(), reason::stop(how), reason::stopped(why));
         match (how, why) {
@@ -80,6 +79,34 @@ impl<R: Runtime> Driver<R> {
         if how == Stop::Hard {
             hold.kill();
         }
+        if why == StopReason::Fence {
+            // Its work is over, though the rest of its time may do to give it back.
+            self.tell_lost(now, lease, LossReason::Expired);
+        }
+    }
+
+    /// Its work has ended. If that has found itself past the fence, it may have been faster than the news of it here.
+    pub(super) fn unhold(&mut self, now: Instant, lease: LeaseKey) {
+        let over = self.entries.of(lease).and_then(|entry| entry.hold.as_ref()?.over());
+        if over == Some(LostReason::Expired) {
+            self.tell_lost(now, lease, LossReason::Expired);
+        }
+        self.entries.unhold(lease);
+    }
+
+    /// Counts the loss of a lease or a claim and tells of it, once.
+    fn tell_lost(&mut self, now: Instant, lease: LeaseKey, why: LossReason) {
+        let Some(entry) = self.entries.of(lease) else { return };
+        let Some((hold, since)) = entry.hold.clone().zip(entry.granted.take()) else { return };
+        let held = now.saturating_since(since);
+        self.stats.lost += 1;
+        self.stats.losses.add(why);
+        self.stats.holds.extend(hold.subject.lease().map(|_| held));
+        self.metrics.lost(entry.subject.is_lease(), reason::lost(why), held);
+        let what = if hold.subject.lease().is_some() { "the lease" } else { "the claim" };
+        let text = format_args!("{what} (token {}) is lost: {}", hold.token, lost(why));
+        let case = Case::from(&hold.subject).with_token(hold.token).with_reason(reason::lost(why));
+        self.trouble.warn(now, Kind::Lost, case, text);
     }
 
     pub(super) fn notice(&mut self, now: Instant, notice: Notice) {
@@ -87,6 +114,7 @@ impl<R: Runtime> Driver<R> {
             Notice::Acquired { lease, n, token, deadlines } => {
                 let owner = self.node.owner(n);
                 let text = self.node.text(lease).cloned();
+                let since = self.runtime.wall();
                 let Some(entry) = self.entries.of(lease) else { return };
                 entry.granted = Some(now);
                 let waited = now.saturating_since(entry.since);
@@ -102,7 +130,7 @@ impl<R: Runtime> Driver<R> {
                 let mut holder = Holder::new(owner.to_string());
                 holder.token = Some(token);
                 holder.ttl = Some(entry.times.ttl);
-                holder.since = Some(SystemTime::now());
+                holder.since = since;
                 holder.metadata = self.metadata.clone();
                 holder.metadata.text = text;
                 let clock = Arc::clone(&self.clock);
@@ -151,7 +179,7 @@ impl<R: Runtime> Driver<R> {
                 );
                 self.trouble.warn(now, Kind::Starved, subject.as_ref(), text);
             }
-            Notice::Lost { lease, token, why } => self.lost(now, lease, token, why),
+            Notice::Lost { lease, token: _, why } => self.lost(now, lease, why),
             Notice::Waiting { lease, token, until } => {
                 let Some(entry) = self.entries.of(lease) else { return };
                 let (subject, candidate) = (entry.subject.clone(), entry.candidate.clone());
@@ -221,30 +249,19 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    fn lost(&mut self, now: Instant, lease: LeaseKey, token: Token, why: LossReason) {
-        self.stats.lost += 1;
-        self.stats.losses.add(why);
-        if let Some(entry) = self.entries.of(lease) {
-            let held = entry.granted.take().map(|since| now.saturating_since(since));
-            let is_lease = entry.subject.is_lease();
-            self.stats.holds.extend(held.filter(|_| is_lease));
-            self.metrics.lost(is_lease, reason::lost(why), held);
-        }
+    fn lost(&mut self, now: Instant, lease: LeaseKey, why: LossReason) {
+        self.tell_lost(now, lease, why);
         // The guard keeps its hold; for everybody else it is over.
         let Some(hold) = self.entries.unhold(lease) else { return };
         if why == LossReason::NotYours {
             self.entries.forgotten(lease);
         }
-        let (stop, reason) = match why {
-            LossReason::NotYours => (StopReason::Lost, LostReason::NotYours),
-            LossReason::Abandoned => (StopReason::MaxHold, LostReason::Abandoned),
-            _ => (StopReason::Fence, LostReason::Expired),
+        let stop = match why {
+            LossReason::NotYours => StopReason::Lost,
+            LossReason::Abandoned => StopReason::MaxHold,
+            _ => StopReason::Fence,
         };
-        hold.lose(stop, reason);
-        let what = if hold.subject.lease().is_some() { "the lease" } else { "the claim" };
-        let text = format_args!("{what} (token {token}) is lost: {reason}");
-        let case = Case::from(&hold.subject).with_token(token).with_reason(reason::lost(why));
-        self.trouble.warn(now, Kind::Lost, case, text);
+        hold.lose(stop, lost(why));
     }
 
     fn failed(&mut self, now: Instant, lease: LeaseKey, why: AcquireFailure) {
@@ -269,19 +286,31 @@ impl<R: Runtime> Driver<R> {
         self.entries.unhold(lease);
         let Some(entry) = self.entries.of(lease) else { return };
         entry.record(false);
-        let held = entry.granted.take().map(|since| now.saturating_since(since));
-        self.metrics.released(entry.subject.is_lease(), reason::released(outcome), held);
-        match &entry.subject {
-            Subject::Lease(name) => {
+        // What was lost before is counted as that.
+        if let Some(since) = entry.granted.take() {
+            let held = now.saturating_since(since);
+            self.metrics.released(entry.subject.is_lease(), reason::released(outcome), held);
+            if entry.subject.is_lease() {
                 self.stats.released += 1;
                 self.stats.releases.add(outcome);
-                self.stats.holds.extend(held);
-                events::lease_released(name.as_str(), reason::released(outcome));
+                self.stats.holds.add(held);
             }
+        }
+        match &entry.subject {
+            Subject::Lease(name) => events::lease_released(name.as_str(), reason::released(outcome)),
             subject => events::claim_ended(subject, reason::released(outcome)),
         }
         if let Some(waiting) = entry.outcome.take() {
             let _nobody_waits = waiting.send(outcome);
         }
+    }
+}
+
+/// What the guard is told.
+const fn lost(why: LossReason) -> LostReason {
+    match why {
+        LossReason::NotYours => LostReason::NotYours,
+        LossReason::Abandoned => LostReason::Abandoned,
+        _ => LostReason::Expired,
     }
 }

@@ -160,7 +160,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn run_ended(&mut self, now: Instant, run: Running, ended: Ended) {
         let Running { periodic, subject, since, tie, record } = run;
         let Ended { lease, exit, error, work } = ended;
-        self.entries.unhold(lease);
+        self.unhold(now, lease);
         if let Some(record) = record {
             let outcome = match exit {
                 Exit::Completed => RunOutcome::Succeeded,

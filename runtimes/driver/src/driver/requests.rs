@@ -60,7 +60,7 @@ impl<R: Runtime> Driver<R> {
             }
             Request::Release { ticket, outcome } => match self.entries.key(ticket) {
                 Some(key) => {
-                    self.entries.unhold(key);
+                    self.unhold(now, key);
                     if let Some(entry) = self.entries.of(key) {
                         // Nobody waits for a grant any more.
                         entry.grant = None;

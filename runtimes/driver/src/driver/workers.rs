@@ -146,7 +146,7 @@ impl<R: Runtime> Driver<R> {
         let Ended { lease, exit, error, work } = ended;
         let worker = self.node.worker(lease);
         let subject = self.node.name(lease).cloned().map(Subject::Lease);
-        self.entries.unhold(lease);
+        self.unhold(now, lease);
         if exit == Exit::Failed {
             self.stats.failed_runs += 1;
         }

@@ -18,9 +18,9 @@ impl Metrics {
 
     pub(crate) const fn renewed(&self, _took: Duration) {}
 
-    pub(crate) const fn released(&self, _is_lease: bool, _outcome: &str, _held: Option<Duration>) {}
+    pub(crate) const fn released(&self, _is_lease: bool, _outcome: &str, _held: Duration) {}
 
-    pub(crate) const fn lost(&self, _is_lease: bool, _reason: &str, _held: Option<Duration>) {}
+    pub(crate) const fn lost(&self, _is_lease: bool, _reason: &str, _held: Duration) {}
 
     pub(crate) const fn ticked(&self, _late: Duration) {}
 

@@ -50,7 +50,7 @@ impl Text {
     /// Whether the guide knows of such a line.
     fn check(&self, metadata: &Metadata<'_>) {
         let name = self.event.as_deref().unwrap_or_else(|| panic!("a line without a name: {}", self.text));
-        let known = observing::events().into_iter().find(|definition| definition.name == name);
+        let known = observing::events().iter().find(|definition| definition.name == name);
         let known = known.unwrap_or_else(|| panic!("{name} is not in the table"));
         // What comes in floods is written at a lower level.
         if *metadata.level() != Level::DEBUG && name != "trouble.summary" {

@@ -1,7 +1,9 @@
 //! What a program can see of itself: the guide's tables, the counts, and the span of each run.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::future::pending;
 use std::sync::{LazyLock, Mutex};
 
 use tracing::field::{Field, Visit};
@@ -15,11 +17,14 @@ use crate::{Losses, Releases};
 const GUIDE: &str = "../../src/guide/observing.md";
 
 /// All events, by name.
-pub(super) fn events() -> Vec<Definition> {
-    let mut events = crate::events::defined();
-    events.extend(crate::trouble::defined());
-    events.sort_by_key(|definition| definition.name);
-    events
+pub(super) fn events() -> &'static [Definition] {
+    static EVENTS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+        let mut events = crate::events::defined();
+        events.extend(crate::trouble::defined());
+        events.sort_by_key(|definition| definition.name);
+        events
+    });
+    &EVENTS
 }
 
 /// Whether the guide has this table, line by line.
@@ -141,13 +146,70 @@ fn losses_are_told_apart() {
 }
 
 #[test]
+fn work_that_is_cut_short_at_the_fence_counts_as_a_loss_and_as_nothing_else() {
+    // The store is away until what was lost is over, or comes back while there is something to give back.
+    for away in [2 * TTL, TTL - 2 * SECOND] {
+        for form in ["guard", "asked", "stopped", "run"] {
+            logging::logged(|world, lines| {
+                let tenure = world.tenure();
+                let own = tenure.clone();
+                let guarded = async move {
+                    let lease = own.acquire("a").await.unwrap();
+                    lease.run(pending::<()>()).await.unwrap_err();
+                };
+                let asked = |ctx: crate::Ctx| async move {
+                    ctx.draining().await;
+                };
+                let _handle: Box<dyn Any> = match form {
+                    "guard" => Box::new(spawn(&world.runtime, guarded)),
+                    "asked" => Box::new(tenure.worker("a", asked).start().unwrap()),
+                    "stopped" => Box::new(tenure.worker("a", |_| pending::<()>()).start().unwrap()),
+                    _ => Box::new(tenure.periodic("a", SECOND, |_| pending::<()>()).start().unwrap()),
+                };
+                world.runtime.advance(2 * SECOND);
+                assert_eq!(tenure.stats().held, 1, "{form}");
+                world.plan.all(Fault::Fail);
+                world.runtime.advance(away);
+                let stats = tenure.stats();
+                let losses = Losses { expired: 1, ..Losses::default() };
+                assert_eq!((stats.lost, stats.losses, stats.released), (1, losses, 0), "{form}, {away:?}");
+                // Of claims only losses are counted here.
+                let leases = u64::from(form != "run");
+                assert_eq!((stats.acquired, stats.holds.count), (leases, leases), "{form}, {away:?}");
+                let warnings = lines.at(tracing::Level::WARN);
+                let told = warnings
+                    .iter()
+                    .filter(|line| line.contains("is lost: no renewal was acknowledged in time"));
+                assert_eq!(told.count(), 1, "{form}, {away:?}: {warnings:#?}");
+                world.plan.heal();
+                world.runtime.advance(5 * SECOND);
+                let stats = tenure.stats();
+                assert_eq!((stats.lost, stats.released), (1, 0), "{form}, {away:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_is_found_lost_after_a_pause_is_not_counted_as_given_back_too() {
+    let world = World::new();
+    let tenure = world.tenure();
+    let _worker = tenure.worker("a", |_| pending::<()>()).start().unwrap();
+    world.settle();
+    world.runtime.block(2 * TTL);
+    world.runtime.advance(TTL);
+    let stats = tenure.stats();
+    assert_eq!((stats.acquired, stats.held, stats.lost, stats.released), (2, 1, 1, 0), "{stats:?}");
+}
+
+#[test]
 fn a_store_that_lost_its_memory_is_told_and_counted() {
     logging::logged(|world, lines| {
         let tenure = world.tenure();
         drop(world.acquire(&tenure, "a"));
         world.settle();
         world.plan.only("acquire", Fault::Grant(5));
-        let _worker = tenure.worker("a", |_| std::future::pending::<()>()).start().unwrap();
+        let _worker = tenure.worker("a", |_| pending::<()>()).start().unwrap();
         world.runtime.advance(SECOND);
         assert!(tenure.stats().regressed >= 1 && tenure.stats().runs == 0, "{:?}", tenure.stats());
         let warnings = lines.at(tracing::Level::WARN);
@@ -252,7 +314,7 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
                 let _dropped = Dropped;
                 pause().await;
                 tracing::info!(target: "work", "goes on");
-                std::future::pending::<()>().await;
+                pending::<()>().await;
             }
         };
         let worker = tenure.worker("w", work).start().unwrap();
