@@ -63,3 +63,27 @@ pub(crate) fn internal(what: &str) -> ExitCode {
     say::line(format_args!("{what}"));
     ExitCode::from(INTERNAL)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::HELP;
+
+    #[test]
+    fn the_guide_lists_the_codes_that_the_help_lists() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/command_line.md");
+        let guide = std::fs::read_to_string(page).unwrap();
+        let (_, listed) = guide.split_once("| code | is |").unwrap();
+        let codes = |text: &str| -> BTreeSet<u8> {
+            let firsts = text.lines().filter_map(|line| line.trim_matches(['|', ' ']).split("  ").next());
+            let firsts = firsts.map(|line| line.split('|').next().unwrap_or_default());
+            firsts
+                .flat_map(|first| first.split([' ', ',', '+']))
+                .filter_map(|word| word.parse().ok())
+                .collect()
+        };
+        assert_eq!(codes(listed), codes(HELP));
+        assert_eq!(codes(HELP).len(), 12);
+    }
+}
