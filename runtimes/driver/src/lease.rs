@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use futures::channel::oneshot;
@@ -243,17 +243,19 @@ impl Signal {
 }
 
 /// The deadlines after each renewal of a lease, as a stream. Who reads late gets the newest only. It ends with
-/// the lease.
-#[derive(Debug)]
+/// the lease, by its own clock as well.
 pub struct Renewals {
     hold: Arc<Hold>,
     seen: u64,
     place: Place,
+    /// What renews the lease may be stuck. Only shared access would need the lock.
+    ending: Mutex<Ending>,
 }
 
 impl Renewals {
     pub(crate) fn new(hold: Arc<Hold>) -> Self {
-        Self { seen: hold.renewals(), hold, place: Place::NEW }
+        let ending = Mutex::new(Ending::new(Arc::clone(&hold)));
+        Self { seen: hold.renewals(), hold, place: Place::NEW, ending }
     }
 
     /// The deadlines after the next renewal; `None` once the lease is over.
@@ -261,8 +263,14 @@ impl Renewals {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<Deadlines>> {
-        self.hold.poll_renewal(&mut self.seen, &mut self.place, cx)
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Deadlines>> {
+        match self.hold.poll_renewal(&mut self.seen, &mut self.place, cx) {
+            Poll::Pending => {
+                let ending = self.ending.get_mut().unwrap_or_else(PoisonError::into_inner);
+                ending.poll_for(cx, |_, over| over).map(|_over| None)
+            }
+            next @ Poll::Ready(_) => next,
+        }
     }
 }
 
@@ -271,6 +279,12 @@ impl Stream for Renewals {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Deadlines>> {
         self.poll(cx)
+    }
+}
+
+impl fmt::Debug for Renewals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewals").field("hold", &self.hold).field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 

@@ -95,20 +95,25 @@ pub fn the_loss_is_told_at_the_fence_though_the_driver_is_stuck<H: Host>() {
         let host = H::new();
         host.block_on(async {
             let tenure = start(host.runtime(), MemoryStore::new());
-            sender.send(tenure.acquire("a").await.unwrap()).unwrap();
+            let other = tenure.acquire("b").await.unwrap();
+            sender.send((tenure.acquire("a").await.unwrap(), other)).unwrap();
             // The other end is dropped to end it.
             let _ended = blocked.recv();
         });
     });
-    let lease = lease.recv_timeout(GENEROUS).unwrap();
+    let (lease, other) = lease.recv_timeout(GENEROUS).unwrap();
     let deadlines = lease.deadlines();
     let result = run(&H::new(), lease.run(pending::<()>()));
     assert!(clock::now() >= deadlines.fence_at);
     assert_eq!(result.unwrap_err().why, LostReason::Expired);
     assert!(!lease.is_valid());
+    // Nobody else looks at that one.
+    let mut renewals = other.renewals();
+    run(&H::new(), async { while renewals.next().await.is_some() {} });
+    assert!(!other.is_valid());
     drop(unblock);
     driver.join().unwrap();
-    drop(lease);
+    drop((lease, other));
 }
 
 /// Work that the driver can't stop, since its store's adapter blocks it, is dropped when its lease ends: by its own clock.

@@ -1,13 +1,7 @@
 //! The guard of a lease that is held, and what can be had from it.
 
-use std::fmt;
-use std::future::{Future, poll_fn};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::stream::StreamExt;
 use tenure_core::{Deadlines, LeaseName, ReleaseOutcome, StopReason, Token};
 
 use super::TimedOut;
@@ -93,7 +87,7 @@ impl Lease {
     /// The deadlines after each renewal from now on.
     #[must_use]
     pub fn renewals(&self) -> Renewals {
-        Renewals::new(self.0.renewals(), self.0.lost().map(drop))
+        Renewals::new(self.0.renewals())
     }
 
     /// Waits until the work must have ended, and says why. That is at the fence at the latest, by the caller's own
@@ -196,15 +190,12 @@ impl Signal {
 
 /// The deadlines after each renewal of a lease: an iterator that waits for the next one. Who reads late gets the
 /// newest only. It ends with the lease, by the caller's own clock as well.
-pub struct Renewals {
-    renewals: crate::Renewals,
-    over: BoxFuture<'static, ()>,
-}
+#[derive(Debug)]
+pub struct Renewals(crate::Renewals);
 
 impl Renewals {
-    /// `over` is ready once the lease is over.
-    pub(super) fn new(renewals: crate::Renewals, over: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { renewals, over: Box::pin(over.fuse()) }
+    pub(super) const fn new(inner: crate::Renewals) -> Self {
+        Self(inner)
     }
 
     /// The next item, if it comes within this time.
@@ -212,15 +203,7 @@ impl Renewals {
     /// # Errors
     /// [`TimedOut`]: it has not. Nothing is missed by that.
     pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Deadlines>, TimedOut> {
-        wait_at_most(poll_fn(|cx| self.poll(cx)), limit)
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Deadlines>> {
-        match self.renewals.poll_next_unpin(cx) {
-            // What renews the lease may be stuck.
-            Poll::Pending => self.over.as_mut().poll(cx).map(|()| None),
-            next @ Poll::Ready(_) => next,
-        }
+        wait_at_most(self.0.next(), limit)
     }
 }
 
@@ -228,12 +211,6 @@ impl Iterator for Renewals {
     type Item = Deadlines;
 
     fn next(&mut self) -> Option<Deadlines> {
-        wait(poll_fn(|cx| self.poll(cx)))
-    }
-}
-
-impl fmt::Debug for Renewals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.renewals.fmt(f)
+        wait(self.0.next())
     }
 }

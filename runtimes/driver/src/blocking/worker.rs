@@ -220,7 +220,7 @@ impl Ctx {
     /// The deadlines after each renewal from now on: for work that is guarded by something outside of this program.
     #[must_use]
     pub fn renewals(&self) -> Renewals {
-        Renewals::new(self.0.renewals(), self.0.stopping())
+        Renewals::new(self.0.renewals())
     }
 
     /// Whether the work is to come to an end: it drains, or it must have ended.
