@@ -63,7 +63,9 @@
 //! [`Ctx::is_draining`], or [`is_valid`](Lease::is_valid), which goes by the caller's own clock and is right even while the
 //! thread in the background is stuck or gone. Look before each step that must not be done twice, and hand the
 //! [token](Lease::token) to whatever the step changes: a thread that is slow between the look and the step is stopped by
-//! nothing else. Instead of `sleep` there is [`Ctx::draining_timeout`], which ends early when the work is to end.
+//! nothing else. [`run`](Lease::run) returns what the work returned, also where the lease was lost meanwhile: work that was
+//! cut short says so by its result. Instead of `sleep` there is [`Ctx::draining_timeout`], which ends early when the work is
+//! to end.
 //!
 //! What was started keeps its lease until it has returned: a [drain](Tenure::drain) waits for it, tells that it is stuck when
 //! its time is over, and gives nothing back beside work that runs.
@@ -98,7 +100,8 @@ pub fn connect(url: &str) -> Result<Tenure, ConnectError> {
     Ok(builder().store(store(url)?).start_blocking()?)
 }
 
-/// Starts with the embedded store of a program of this name, for all its processes on this machine.
+/// Starts with the embedded store of a program of this name, for all its processes that one user runs on this machine. Those of
+/// another user, or with another `XDG_STATE_HOME` or `HOME`, have a store of their own.
 ///
 /// # Errors
 /// [`ConnectError`].
