@@ -65,7 +65,8 @@
 //! which say that it must have ended. All of them go by the caller's own clock, and are right even while the thread in
 //! the background is stuck or gone. Look before each step that must not be done twice, and hand the
 //! [token](Lease::token) to whatever the step changes: a thread that is slow between the look and the step is kept from
-//! it by nothing else. Instead of a sleep there is [`Ctx::draining_timeout`], which ends early when the work is to end.
+//! it by nothing else. [`run`](Lease::run) returns what the work returned, also where the lease was lost meanwhile: work
+//! that was cut short says so by its result. Instead of a sleep there is [`Ctx::draining_timeout`], which ends early when the work is to end.
 //!
 //! A run of a worker, a coordinator or a periodic job has ended when its work has returned, and all that it had is
 //! dropped; not before, whatever was asked of it. Until then its lease is renewed, unless it was lost or its maximum hold
@@ -107,7 +108,8 @@ pub fn connect(url: &str) -> Result<Tenure, ConnectError> {
     Ok(builder().store(store(url)?).start_blocking()?)
 }
 
-/// Starts with the embedded store of a program of this name, for all its processes on this machine.
+/// Starts with the embedded store of a program of this name, for all its processes that one user runs on this machine. Those of
+/// another user, or with another `XDG_STATE_HOME` or `HOME`, have a store of their own.
 ///
 /// # Errors
 /// [`ConnectError`].

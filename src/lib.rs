@@ -111,7 +111,10 @@ pub async fn connect(url: &str) -> Result<Tenure, ConnectError> {
     Ok(builder().store(store(url)?).start()?)
 }
 
-/// Starts with the embedded store of a program of this name, for all its processes on this machine.
+/// Starts with the embedded store of a program of this name, for all its processes that one user runs on this machine.
+///
+/// Those of another user, or with another `XDG_STATE_HOME` or `HOME`, have a store of their own: no lease keeps them apart
+/// from these.
 ///
 /// # Errors
 /// [`ConnectError`].

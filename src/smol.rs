@@ -51,7 +51,8 @@ pub async fn connect(url: &str) -> Result<Tenure, ConnectError> {
     Ok(builder().store(store(url)?).start()?)
 }
 
-/// Starts with the embedded store of a program of this name, for all its processes on this machine, on smol's own executor.
+/// Starts with the embedded store of a program of this name, for all its processes that one user runs on this machine, on
+/// smol's own executor. Those of another user, or with another `XDG_STATE_HOME` or `HOME`, have a store of their own.
 ///
 /// # Errors
 /// [`ConnectError`].

@@ -8,8 +8,8 @@ use tenure_driver::core::ConfigError;
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `memory:` | in this process, empty at each call | `memory` |
-/// | `sqlite:/path/to/file.db` | in a file, for all processes of this machine | `sqlite` |
-/// | `embedded:app` | in the file of a program named `app`, below the user's state directory | `sqlite` |
+/// | `sqlite:/path/to/file.db` | in a file, for all processes of this machine that may open it; it is made for its owner alone | `sqlite` |
+/// | `embedded:app` | in the file of a program named `app`, below the user's state directory: for the processes of one user | `sqlite` |
 ///
 /// # Errors
 /// [`ConnectError`]. It never shows what may be a secret.
