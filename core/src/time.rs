@@ -4,6 +4,9 @@ use core::fmt;
 use core::ops::Add;
 use core::time::Duration;
 
+#[cfg(test)]
+mod tests;
+
 /// A point in time: nanoseconds since an epoch of the driver's choice.
 ///
 /// The core never reads a clock: whoever drives it passes `now` with every event. Feed it a clock that
@@ -100,6 +103,38 @@ impl Timestamp {
     pub fn saturating_sub(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub_unsigned(nanos(duration)))
     }
+}
+
+/// The time in UTC, as RFC 3339 has it, with as much of the second as there is: `2026-12-01T02:00:00.25Z`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAY: i64 = 24 * 3600;
+        let (seconds, nanos) = (self.0.div_euclid(1_000_000_000), self.0.rem_euclid(1_000_000_000));
+        let (year, month, day) = date(seconds.div_euclid(DAY));
+        let second = seconds.rem_euclid(DAY);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+        if nanos != 0 {
+            let (mut fraction, mut digits) = (nanos, 9);
+            while fraction % 10 == 0 {
+                (fraction, digits) = (fraction / 10, digits - 1);
+            }
+            write!(f, ".{fraction:0digits$}")?;
+        }
+        f.write_str("Z")
+    }
+}
+
+/// Year, month and day in the Gregorian calendar, so many days after the beginning of 1970.
+const fn date(days: i64) -> (i64, i64, i64) {
+    // Years are counted from March on, so that the day of a leap year is the last, in eras of 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    if month < 10 { (year + 400 * era, month + 3, day) } else { (year + 400 * era + 1, month - 9, day) }
 }
 
 impl Add<Duration> for Timestamp {

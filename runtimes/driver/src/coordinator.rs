@@ -17,6 +17,7 @@ use crate::acquire::Acquire;
 use crate::fleet::{self, NotDrained, Stuck};
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
+use crate::unstarted::Unstarted;
 use crate::wakers::Waiting;
 use crate::worker::{Work, WorkerError, WorkerStatus};
 use crate::{Closed, RequestError};
@@ -60,6 +61,7 @@ pub struct CoordinatorSetup {
     hold_down: Duration,
     rebalance: Rebalance,
     work: Work,
+    unstarted: Unstarted,
 }
 
 impl CoordinatorSetup {
@@ -80,6 +82,7 @@ impl CoordinatorSetup {
             hold_down: CoordinatorOptions::DEFAULT_HOLD_DOWN,
             rebalance: Rebalance::default(),
             work,
+            unstarted: Unstarted::unnamed("coordinator"),
         }
     }
 
@@ -163,6 +166,7 @@ impl CoordinatorSetup {
     /// # Errors
     /// [`WorkerError`]. A store that has no members shows in the [status](Coordinator::status).
     pub fn start(self) -> Result<Coordinator, WorkerError> {
+        self.unstarted.begin();
         let workloads = self.workloads?;
         let mut restart = RestartPolicy::new(self.restart);
         if let Some((first, longest)) = self.delays {

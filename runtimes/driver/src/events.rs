@@ -142,6 +142,9 @@ events! {
     /// A workload does not belong to it any more; `reason` is `rebalance`, `drain`, `removed` or `ended`.
     info workload_dropped = "workload.dropped" { lease: Option<&str>, reason: &str } (text);
 
+    /// A worker, job, timer or coordinator was set up, and dropped before it was started.
+    warn not_started = "setup.not_started" { what: &str } (text);
+
     /// A request to the store failed, and others tell whoever has to know.
     debug request_failed = "store.request_failed" [subject] { operation: &str } (text);
     /// The store gives no hints about a lease: candidates wait by its TTL.

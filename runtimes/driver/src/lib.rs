@@ -65,6 +65,7 @@ pub mod testing;
 mod tests;
 mod timer;
 mod trouble;
+mod unstarted;
 mod wakers;
 mod watches;
 mod worker;

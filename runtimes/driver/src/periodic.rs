@@ -16,6 +16,7 @@ use crate::acquire::Acquire;
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
 use crate::timer::{IntoSchedule, TimerError, When};
+use crate::unstarted::Unstarted;
 use crate::wakers::Waiting;
 use crate::worker::{DrainError, Work};
 
@@ -58,6 +59,7 @@ pub struct PeriodicSetup {
     lease: Option<Result<LeaseName, NameError>>,
     records: bool,
     work: Work,
+    unstarted: Unstarted,
 }
 
 impl PeriodicSetup {
@@ -76,6 +78,7 @@ impl PeriodicSetup {
             lease: None,
             records: true,
             work,
+            unstarted: Unstarted::new("periodic job", &name),
         }
     }
 
@@ -158,7 +161,8 @@ impl PeriodicSetup {
     /// # Errors
     /// [`TimerError`], but not [`TimerError::Refused`]: nothing was asked of the store yet.
     pub fn start(self) -> Result<Periodic, TimerError> {
-        let Self { name, when, claim, overlap, attempts, lease, records, work } = self;
+        let Self { name, when, claim, overlap, attempts, lease, records, work, unstarted } = self;
+        unstarted.begin();
         let (tenure, run) = (claim.tenure().clone(), claim.options()?);
         let name = name?;
         let mut options = PeriodicOptions::new(when.options(&tenure)?, run);

@@ -14,6 +14,7 @@ use tenure_store::StoreError;
 use crate::Closed;
 use crate::request::{Request, Requests, Ticket};
 use crate::tenure::Tenure;
+use crate::unstarted::Unstarted;
 
 mod shared;
 
@@ -73,11 +74,13 @@ pub struct TimerSetup {
     tenure: Tenure,
     name: Result<TimerName, NameError>,
     when: When,
+    unstarted: Unstarted,
 }
 
 impl TimerSetup {
     pub(crate) fn new(tenure: &Tenure, name: impl AsRef<str>, schedule: impl IntoSchedule) -> Self {
-        Self { tenure: tenure.clone(), name: TimerName::new(name), when: When::new(schedule) }
+        let unstarted = Unstarted::new("timer", &name);
+        Self { tenure: tenure.clone(), name: TimerName::new(name), when: When::new(schedule), unstarted }
     }
 
     /// What becomes of ticks that came while nobody could deliver them, or while the stream was not read: downtime, a
@@ -100,7 +103,8 @@ impl TimerSetup {
     /// # Errors
     /// [`TimerError`], but not [`TimerError::Refused`]: nothing was asked of the store yet.
     pub fn start(self) -> Result<Timer, TimerError> {
-        let Self { tenure, name, when } = self;
+        let Self { tenure, name, when, unstarted } = self;
+        unstarted.begin();
         let (name, options) = (name?, when.options(&tenure)?);
         let shared = Arc::new(Shared::new(&options, tenure.clock()));
         let feed = Feed(Arc::clone(&shared));

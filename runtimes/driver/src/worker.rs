@@ -17,6 +17,7 @@ use crate::lease::{LostReason, Renewals, Signal};
 use crate::request::{Request, Requests, Ticket};
 use crate::subject::Subject;
 use crate::tenure::Tenure;
+use crate::unstarted::Unstarted;
 use crate::wakers::Waiting;
 
 mod job;
@@ -57,12 +58,14 @@ pub struct WorkerSetup {
     restart: Restart,
     delays: Option<(Duration, Duration)>,
     work: Work,
+    unstarted: Unstarted,
 }
 
 impl WorkerSetup {
     pub(crate) fn new(tenure: &Tenure, name: impl AsRef<str>, work: Work) -> Self {
+        let unstarted = Unstarted::new("worker", &name);
         let acquire = Acquire::new(tenure.clone(), LeaseName::new(name), WaitLimit::Forever);
-        Self { acquire, restart: Restart::Always, delays: None, work }
+        Self { acquire, restart: Restart::Always, delays: None, work, unstarted }
     }
 
     /// Sets the TTL of the lease; the rest of the timing follows from it. See [`LeaseConfig::ttl`].
@@ -120,6 +123,7 @@ impl WorkerSetup {
     /// # Errors
     /// [`WorkerError`].
     pub fn start(self) -> Result<Worker, WorkerError> {
+        self.unstarted.begin();
         let options = self.acquire.options()?;
         let name = self.acquire.name()?.clone();
         let mut restart = RestartPolicy::new(self.restart);

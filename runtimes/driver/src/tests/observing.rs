@@ -354,3 +354,27 @@ fn what_work_writes_to_the_log_carries_its_lease_token_and_tick() {
     );
     assert!(seen.entered.is_empty());
 }
+
+#[test]
+fn a_setup_that_is_never_started_is_told() {
+    use crate::tests::logging::logged;
+
+    logged(|world, lines| {
+        let tenure = world.tenure();
+        drop(tenure.worker("queue", async |_| ()));
+        drop(tenure.periodic("report", SECOND, async |_| ()));
+        drop(tenure.coordinate(["a"], async |_| ()));
+        drop(tenure.timer("tick", SECOND));
+        let told = lines.at(tracing::Level::WARN);
+        let begun = ["worker \"queue\"", "periodic job \"report\"", "coordinator", "timer \"tick\""];
+        assert_eq!(told.len(), begun.len(), "{told:#?}");
+        for (line, begun) in told.iter().zip(begun) {
+            assert!(line.contains(&format!("{begun} was set up and never started")), "{line}");
+        }
+        let worker = tenure.worker("queue", async |_| ()).start().unwrap();
+        // That it fails is told by its error.
+        tenure.timer("", SECOND).start().unwrap_err();
+        drop(worker);
+        assert_eq!(lines.at(tracing::Level::WARN).len(), begun.len());
+    });
+}
