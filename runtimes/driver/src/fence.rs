@@ -144,7 +144,8 @@ impl<T> Gate<T> {
     }
 
     /// Lets the holder with this token at the value, alone; from now on lower ones are refused, whatever `act` does.
-    /// It blocks while another `act` runs, so that one should be short.
+    /// It blocks while another `act` runs, so that one should be short, and use the gate for nothing else: it would wait
+    /// for itself.
     ///
     /// # Errors
     /// [`FenceError::Stale`] if a higher token was seen: nothing was done.
