@@ -84,9 +84,10 @@
 //! [`LostReason::Closed`](crate::LostReason::Closed) at once, and calls [`Closed`](crate::Closed); work that runs goes on
 //! until it looks.
 //!
-//! Don't call what blocks here from within a [store](crate::Store) or an [assigner](crate::Assigner) of your own, or
-//! from a destructor of what the closure of a worker, a periodic job or a coordinator keeps: they run on the thread in
-//! the background, which would wait for itself.
+//! Don't call what blocks here from within a [store](crate::Store) or an [assigner](crate::Assigner) of your own: they
+//! run on the thread in the background, which would wait for itself. What the closure of a worker, a periodic job or a
+//! coordinator keeps is dropped on a thread of its own when that has ended, and the shutdown waits for it, within its
+//! budget.
 
 use tenure_driver::{Builder, Runtime};
 

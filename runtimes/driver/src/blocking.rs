@@ -3,9 +3,8 @@
 //!
 //! [`Builder::start_blocking`](crate::Builder::start_blocking) starts one thread in the background, which drives the
 //! leases. A call polls its future on the thread that called, and sleeps in between. It enters no runtime and needs
-//! none, so it may be made anywhere but on the thread in the background itself: by a store's adapter, an assigner, a
-//! waker, or the destructor of what the closure of a worker or a job keeps. What goes by the clock is found by the
-//! caller's own, while that thread is stuck or gone, too.
+//! none, so it may be made anywhere but on the thread in the background itself: by a store's adapter, an assigner, or
+//! a waker. What goes by the clock is found by the caller's own, while that thread is stuck or gone, too.
 //!
 //! Each run of work has a thread of its own. That can't be stopped: the run has ended when the work has returned, and
 //! only then its lease is given back.

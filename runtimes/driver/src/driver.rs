@@ -4,6 +4,7 @@
 //! polls the node until that has nothing more to say, and hands all commands to the store together. It is never
 //! blocked by what users do: their listeners and their work run in their own tasks.
 
+mod closures;
 mod coordinators;
 mod entries;
 mod members;
@@ -42,6 +43,7 @@ use crate::store::AnyStore;
 use crate::subject::Subject;
 use crate::tenure::Names;
 use crate::trouble::{Kind, Trouble};
+use closures::Closures;
 use coordinators::Coordinators;
 use entries::Entries;
 pub(crate) use members::Members;
@@ -74,6 +76,7 @@ pub(crate) struct Driver<R: Runtime> {
     members: Members,
     workers: Workers,
     coordinators: Coordinators,
+    closures: Closures,
     timers: Timers,
     periodics: Periodics,
     records: Records,
@@ -132,6 +135,7 @@ impl<R: Runtime> Driver<R> {
             members,
             workers: Workers::default(),
             coordinators: Coordinators::default(),
+            closures: Closures::default(),
             timers: Timers::default(),
             periodics: Periodics::default(),
             records: Records::default(),
@@ -334,6 +338,10 @@ impl<R: Runtime> Driver<R> {
             }
         }
         let waits_for_nothing = self.waits_for_nothing();
+        let flushed = matches!(self.stage, Stage::Flushing(_))
+            && self.carrier.len() == 0
+            && self.records.len() == 0
+            && self.closures.are_gone(cx);
         match &mut self.stage {
             Stage::Running => return false,
             Stage::Draining(_) if self.node.is_empty() => {
@@ -346,9 +354,7 @@ impl<R: Runtime> Driver<R> {
                 self.stage = Stage::Flushing(now);
             }
             Stage::Draining(_) => return false,
-            Stage::Flushing(deadline)
-                if *deadline <= now || (self.carrier.len() == 0 && self.records.len() == 0) =>
-            {
+            Stage::Flushing(deadline) if *deadline <= now || flushed => {
                 // A store that is closed gives no more hints, and that is no trouble.
                 self.hints = None;
                 // One that does not answer is told, and not waited for.

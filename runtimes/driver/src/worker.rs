@@ -26,7 +26,7 @@ mod shared;
 
 pub(crate) use job::{Ended, Host, Job};
 pub use outcome::Outcome;
-pub(crate) use outcome::Work;
+pub(crate) use outcome::{Home, Work};
 pub(crate) use shared::{Place, Shared, State, Tie};
 
 /// Sets up a worker; made by [`Tenure::worker`]. Nothing runs before [`start`](WorkerSetup::start).

@@ -1,5 +1,6 @@
 //! The handles of plain threads, in real time, over a runtime of threads.
 
+mod foreign;
 mod stuck;
 mod threads;
 mod waiting;

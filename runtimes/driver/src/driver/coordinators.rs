@@ -46,6 +46,7 @@ impl<R: Runtime> Driver<R> {
         let NewCoordinator { ticket, workloads, options, work, runtime, tie } = new;
         self.join(now, None);
         let times = Times::of(&options.worker.lease);
+        self.closures.enter(&work, &runtime);
         match self.node.start_coordinator(now, workloads, options) {
             Ok(key) => {
                 self.coordinators.tickets.insert(ticket, key);

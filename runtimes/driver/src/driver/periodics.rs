@@ -84,6 +84,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn start_periodic(&mut self, now: Instant, new: NewPeriodic) {
         let NewPeriodic { ticket, name, options, job, work, runtime, tie } = new;
         let (times, text) = (Times::of(&options.run), options.run.text.clone());
+        self.closures.enter(&work, &runtime);
         match self.node.start_periodic(now, name.clone(), options) {
             Ok(key) => {
                 self.periodics.tickets.insert(ticket, key);

@@ -90,6 +90,7 @@ impl<R: Runtime> Driver<R> {
     pub(super) fn start_worker(&mut self, now: Instant, new: NewWorker) {
         let NewWorker { ticket, name, options, work, runtime, tie } = new;
         let times = Times::of(&options.lease);
+        self.closures.enter(&work, &runtime);
         match self.node.start_worker(now, name, options) {
             Ok(key) => {
                 self.workers.tickets.insert(ticket, key);

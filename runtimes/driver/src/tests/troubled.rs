@@ -89,6 +89,54 @@ fn work_whose_runtime_has_ended_ends_its_worker_and_gives_the_lease_back() {
     assert_eq!(tenure.stats().workers, 0);
 }
 
+#[test]
+fn what_work_keeps_is_dropped_in_its_own_runtime_and_the_end_waits_for_that() {
+    /// Counts that it is dropped.
+    struct Counts(Arc<AtomicUsize>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let world = World::new();
+    let (tenure, guest) = (world.tenure(), TestRuntime::new());
+    let dropped = Arc::<AtomicUsize>::default();
+    let counts = Counts(Arc::clone(&dropped));
+    world.runtime.lend(&guest);
+    let work = move |_: Ctx| {
+        let _kept = &counts;
+        async {}
+    };
+    let worker = tenure.worker("a", work).start().unwrap();
+    world.runtime.lend(&world.runtime);
+    world.settle();
+    guest.run_until_stalled();
+    let ending = tenure.clone();
+    let told = Arc::<AtomicUsize>::default();
+    let tells = Counts(Arc::clone(&told));
+    world.runtime.spawn(Box::pin(async move {
+        ending.shutdown().await.unwrap();
+        drop(tells);
+    }));
+    world.settle();
+    // The driver is done with it, and does not call what may take its time.
+    assert_eq!(worker.status(), WorkerStatus::Ended);
+    let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+    assert_eq!((count(&dropped), count(&told)), (0, 0));
+    guest.run_until_stalled();
+    world.settle();
+    assert_eq!((count(&dropped), count(&told)), (1, 1));
+    // One that is never let run is not waited for for ever.
+    let (tenure, stuck) = (world.tenure(), Counts(Arc::default()));
+    world.runtime.lend(&guest);
+    let work = move |_: Ctx| {
+        let _kept = &stuck;
+        async {}
+    };
+    let _worker = tenure.worker("a", work).start().unwrap();
+    assert_eq!(world.runtime.block_on(tenure.shutdown()), Ok(()));
+}
+
 /// Panics when it is dropped, with something that does so again.
 struct Bomb(Arc<AtomicUsize>);
 

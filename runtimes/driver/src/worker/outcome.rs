@@ -1,22 +1,22 @@
 //! What a worker runs, which is the user's, and what that comes to.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 
+use futures::channel::mpsc;
 use futures::future::BoxFuture;
 
 use super::Ctx;
 use crate::hold::Hold;
+use crate::runtime::SharedClock;
 
-/// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it. All of
-/// it is the user's, what it drops included, and so are its panics: none of them gets out.
+/// What is run: makes the future of each run, one after the other, though the runs may overlap. Cloning shares it.
 #[derive(Clone)]
-pub(crate) struct Work {
-    begin: Option<Arc<Mutex<Begin>>>,
-    blocks: bool,
-}
+pub(crate) struct Work(Arc<Closure>);
 
 type Begin = dyn FnMut(Ctx) -> Run + Send;
 
@@ -33,7 +33,7 @@ impl Work {
             let run = work(ctx);
             Box::pin(async { run.await.into_result() })
         };
-        Self { begin: Some(Arc::new(Mutex::new(begin))), blocks: false }
+        Self(Arc::new(Closure::new(Box::new(begin), false)))
     }
 
     /// Work that blocks the thread that it runs on.
@@ -47,27 +47,73 @@ impl Work {
             let work = Arc::clone(&work);
             Box::pin(async move { work(ctx).into_result() })
         };
-        Self { begin: Some(Arc::new(Mutex::new(begin))), blocks: true }
+        Self(Arc::new(Closure::new(Box::new(begin), true)))
+    }
+
+    /// From now on it is dropped where it runs, and not by whoever has it last.
+    pub(crate) fn belong(&self, home: Home) {
+        let _at_home = self.0.home.set(home);
     }
 
     /// Whether each run needs a thread of its own.
-    pub(super) const fn blocks(&self) -> bool {
-        self.blocks
+    pub(super) fn blocks(&self) -> bool {
+        self.0.blocks
     }
 
     /// Begins a run; `None` if its lease is over by the time that it comes to that.
     pub(super) fn start(&self, hold: &Hold, ctx: impl FnOnce() -> Ctx) -> Option<Result<Run, String>> {
-        let Some(work) = &self.begin else { return Some(Err("it is gone".to_owned())) };
-        let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Foreign(begin)) = &self.0.begin else { return Some(Err("it is gone".to_owned())) };
+        let mut begin = begin.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(work) = begin.as_mut() else { return Some(Err("it is gone".to_owned())) };
         // Only now: another run may have taken its time to begin.
         hold.is_valid().then(|| caught(|| work(ctx())))
     }
 }
 
-impl Drop for Work {
+/// The closure. All of it is the user's, what it drops included, and so are its panics: none of them gets out. What it
+/// drops may take its time, too, and wait for the driver: so that is done where it has run.
+struct Closure {
+    begin: Option<Foreign>,
+    blocks: bool,
+    home: OnceLock<Home>,
+}
+
+impl Closure {
+    fn new(begin: Box<Begin>, blocks: bool) -> Self {
+        Self { begin: Some(Foreign(Mutex::new(Some(begin)))), blocks, home: OnceLock::new() }
+    }
+}
+
+impl Drop for Closure {
     fn drop(&mut self) {
-        let work = self.begin.take();
-        let _nobody_to_tell = caught(|| drop(work));
+        let Some((begin, home)) = self.begin.take().zip(self.home.take()) else { return };
+        let Home { runtime, dropped } = home;
+        // Dropped in this order.
+        let parts = (begin, dropped);
+        if self.blocks {
+            // Without a thread it is dropped here.
+            let _thread = thread::Builder::new().name("tenure-run".to_owned()).spawn(move || drop(parts));
+        } else {
+            // A runtime that has ended drops it here.
+            let _foreign = caught(|| runtime.spawn(Box::pin(async move { drop(parts) })));
+        }
+    }
+}
+
+/// Where a closure runs, and is dropped in the end.
+pub(crate) struct Home {
+    pub(crate) runtime: SharedClock,
+    /// Dropped after it.
+    pub(crate) dropped: mpsc::UnboundedSender<Infallible>,
+}
+
+/// Drops the user's closure without its panic.
+struct Foreign(Mutex<Option<Box<Begin>>>);
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let begin = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let _nobody_to_tell = caught(|| drop(begin));
     }
 }
 
