@@ -86,8 +86,8 @@
 //!
 //! Don't call what blocks here from within a [store](crate::Store) or an [assigner](crate::Assigner) of your own: they
 //! run on the thread in the background, which would wait for itself. What the closure of a worker, a periodic job or a
-//! coordinator keeps is dropped on a thread of its own when that has ended, and the shutdown waits for it, within its
-//! budget.
+//! coordinator keeps is dropped on a thread of its own when that has ended, and the shutdown waits for it, two seconds at
+//! most.
 
 use tenure_driver::{Builder, Runtime};
 
