@@ -108,6 +108,8 @@ impl Database {
         {
             return Err(error);
         }
+        // Processes with another path have other leases: so it is said which one it is.
+        tracing::info!(event = "sqlite.opened", path = %database.path().display(), "the store is open");
         Ok(database)
     }
 
