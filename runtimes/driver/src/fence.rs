@@ -13,8 +13,8 @@ use tenure_core::Token;
 /// has affected says whether the transaction may go on, which [`Fence::admit`] judges. With no row it is rolled back.
 ///
 /// ```
-/// use tenure_driver::{Fence, FenceError};
-/// # use tenure_driver::core::Token;
+/// use tenure::{Fence, FenceError};
+/// # use tenure::Token;
 /// # use rusqlite::{Connection, TransactionBehavior, params};
 ///
 /// # let mut database = Connection::open_in_memory()?;
@@ -106,8 +106,8 @@ impl Fence {
 /// itself.
 ///
 /// ```
-/// use tenure_driver::{FenceError, Gate};
-/// # use tenure_driver::core::Token;
+/// use tenure::{FenceError, Gate};
+/// # use tenure::Token;
 /// # let (earlier, later) = (Token::new(7), Token::new(8));
 /// let reports = Gate::new("reports", Vec::new());
 /// reports.write(earlier, |reports| reports.push("one"))?;
