@@ -1,5 +1,6 @@
 //! `tenure instances` and `tenure drain`: the processes of the fleet.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use comfy_table::Table;
@@ -62,6 +63,15 @@ pub(crate) fn with_holds(
         Instance { entry, leases, runs }
     };
     members.into_iter().map(instance).collect()
+}
+
+/// How many processes hold leases and are not listed: `tenure run`, and programs that have not joined.
+pub(crate) fn strangers(instances: &[Instance], leases: &[LeaseRecord]) -> usize {
+    let listed: BTreeSet<_> =
+        instances.iter().map(|instance| instance.entry.member.identity.to_string()).collect();
+    let process = |record: &LeaseRecord| Some(record.holder.owner.rsplit_once('.')?.0.to_owned());
+    let holders: BTreeSet<_> = leases.iter().filter_map(process).collect();
+    holders.difference(&listed).count()
 }
 
 /// How many leases a process holds, and how many ticks it runs, whether it is listed or not: of one that has died its

@@ -108,6 +108,16 @@ impl Picture {
         let Self { instances, leases, timers, jobs } = self;
         let mut text = format!("store {store}\n");
         section(&mut text, "instances", instances, instances::table);
+        match instances::strangers(instances, leases) {
+            0 => {}
+            1 => text.push_str("1 more process holds leases without being an instance: it has not joined\n"),
+            more => {
+                let _written = writeln!(
+                    text,
+                    "{more} more processes hold leases without being instances: they have not joined"
+                );
+            }
+        }
         section(&mut text, "leases", leases, leases::table);
         section(&mut text, "timers", timers, timers::table);
         section(&mut text, "jobs", jobs, jobs::table);

@@ -251,6 +251,14 @@ fn the_status_shows_all_of_it_on_one_screen() {
     }
     assert!(text.starts_with("store ") && text.lines().next().unwrap().ends_with("leases.db"), "{text}");
 
+    let mut run = Running::start(place.tenure(&["run", "--lease", "z", "--", "sleep", "1000"]));
+    eventually("the lease of a command", || place.holders().contains_key("z").then_some(()));
+    let (_, text, _) = output(place.tenure(&["status"]));
+    let hint = "1 more process holds leases without being an instance: it has not joined";
+    assert!(text.contains(hint) && text.contains("instances: none"), "{text}");
+    run.signal(Signal::TERM);
+    assert_eq!(run.code(), Some(143));
+
     let mut worker = worker(&place, "web", &[], &["x"]);
     worker.stdout.wait_for("started");
     let mut every = place.every("100ms", &["--instance", "clock"]);
@@ -273,6 +281,7 @@ fn the_status_shows_all_of_it_on_one_screen() {
     for part in ["instances: 2", "leases: 1", "timers: 1", "jobs: 1", "INSTANCE", "LEASE", "TIMER", "JOB"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
+    assert!(!text.contains("without being"), "who holds leases is an instance: {text}");
 }
 
 #[test]
