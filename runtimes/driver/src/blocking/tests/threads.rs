@@ -212,20 +212,21 @@ fn ticks_are_iterated() {
 
 #[test]
 fn an_endless_loop_is_work() {
+    // It has no other end than a panic.
+    let work = |ctx: Ctx| {
+        loop {
+            assert!(!ctx.is_draining(), "on purpose");
+            thread::sleep(SHORT);
+        }
+    };
     let tenure = start(&MemoryStore::new());
-    drop(tenure.worker("a", |_| {
-        loop {
-            thread::sleep(SHORT)
-        }
-    }));
-    drop(tenure.periodic("b", SHORT, |_| {
-        loop {
-            thread::sleep(SHORT)
-        }
-    }));
-    drop(tenure.coordinate(["c"], |_| {
-        loop {
-            thread::sleep(SHORT)
-        }
-    }));
+    let worker = tenure.worker("a", work).start().unwrap();
+    let job = tenure.periodic("b", SHORT, work).start().unwrap();
+    let workloads = tenure.coordinate(["c"], work).start().unwrap();
+    until("it works", || matches!(worker.status(), WorkerStatus::Working { .. }));
+    until("it runs", || matches!(job.status(), PeriodicStatus::Working { .. }));
+    let works = |share: &crate::Share| matches!(share.status, WorkerStatus::Working { .. });
+    until("the workload is worked on", || workloads.mine().iter().any(works));
+    assert_eq!(tenure.drain(), Ok(()));
+    assert_eq!(tenure.stats().runs, 3);
 }
