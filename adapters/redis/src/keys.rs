@@ -1,0 +1,118 @@
+//! The names of keys and channels at the server.
+
+use std::sync::Arc;
+
+use tenure_core::{JobName, LeaseName, TimerName};
+
+/// How keys are laid out, which follows from the server's own mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// One server holds all keys: standalone, or what Sentinel watches over.
+    Single,
+    /// A Cluster: a key has one of [`TAGS`] in braces, so that all that one script touches lies in one slot.
+    Cluster,
+}
+
+/// Which of the [`TAGS`] a key has. A server alone has them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Route(pub(crate) u8);
+
+/// How many hash tags there are in a Cluster.
+pub(crate) const TAGS: u8 = 64;
+
+/// The names of one store's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    prefix: Arc<str>,
+    layout: Layout,
+}
+
+/// What belongs to one lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseKeys {
+    pub(crate) route: Route,
+    /// A string, the lease itself: `{prefix}:{name}`.
+    pub(crate) lease: Vec<u8>,
+    /// A sorted set: the handles that wait for it, by the time since when.
+    pub(crate) waiters: Vec<u8>,
+    /// A hash: until when each of them is to be counted as waiting.
+    pub(crate) waiting: Vec<u8>,
+    /// The channel on which its end and its grants are told.
+    pub(crate) channel: Vec<u8>,
+}
+
+impl Keys {
+    pub(crate) const fn new(prefix: Arc<str>, layout: Layout) -> Self {
+        Self { prefix, layout }
+    }
+
+    pub(crate) const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What belongs to a lease.
+    pub(crate) fn lease(&self, name: &LeaseName) -> LeaseKeys {
+        let name = name.as_str();
+        let route = self.route(name);
+        LeaseKeys {
+            route,
+            lease: self.key(":", route, name),
+            waiters: self.key("!waiters:", route, name),
+            waiting: self.key("!waiting:", route, name),
+            channel: self.channel(name),
+        }
+    }
+
+    /// Just the key of a lease, for renewals.
+    pub(crate) fn lease_alone(&self, name: &LeaseName) -> (Route, Vec<u8>) {
+        let route = self.route(name.as_str());
+        (route, self.key(":", route, name.as_str()))
+    }
+
+    /// The highest token given: one key for the whole store, in a Cluster one for each tag.
+    pub(crate) fn high_water(&self, route: Route) -> Vec<u8> {
+        self.key("!token", route, "")
+    }
+
+    pub(crate) fn timer(&self, name: &TimerName) -> (Route, Vec<u8>) {
+        let route = self.route(name.as_str());
+        (route, self.key("!timer:", route, name.as_str()))
+    }
+
+    /// Runs of a job: a hash of records by owner, and their order.
+    pub(crate) fn job(&self, name: &JobName) -> (Route, Vec<u8>, Vec<u8>) {
+        let route = self.route(name.as_str());
+        (route, self.key("!runs:", route, name.as_str()), self.key("!order:", route, name.as_str()))
+    }
+
+    /// A key of which there is one in the whole store: all that is about members.
+    pub(crate) fn fleet(&self, kind: &str) -> (Route, Vec<u8>) {
+        let route = Route(0);
+        (route, self.key(&format!("!{kind}"), route, ""))
+    }
+
+    /// The channel that has to do with this name.
+    fn channel(&self, name: &str) -> Vec<u8> {
+        format!("{}!wake:{name}", self.prefix).into_bytes()
+    }
+
+    /// The lease that a channel is about; `None` for a channel that is none of ours.
+    pub(crate) fn lease_of_channel(&self, channel: &[u8]) -> Option<LeaseName> {
+        let channel = str::from_utf8(channel).ok()?;
+        LeaseName::new(channel.strip_prefix(&*self.prefix)?.strip_prefix("!wake:")?).ok()
+    }
+
+    fn route(&self, name: &str) -> Route {
+        match self.layout {
+            Layout::Single => Route(0),
+            Layout::Cluster => Route((name.bytes().map(u32::from).sum::<u32>() % u32::from(TAGS)) as u8),
+        }
+    }
+
+    fn key(&self, kind: &str, route: Route, name: &str) -> Vec<u8> {
+        match self.layout {
+            Layout::Single => format!("{}{kind}{name}", self.prefix).into_bytes(),
+            Layout::Cluster => format!("{}{kind}{{{}}}:{name}", self.prefix, route.0).into_bytes(),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+#![cfg(any(feature = "tokio", feature = "smol"))]
+//! Redis and Valkey as a store of Tenure.
+//!
+//! ```
+//! use tenure_redis::RedisStore;
+//! let store = RedisStore::from_url("redis://user:p%40ss@localhost:6379/0?prefix=billing")?;
+//! # Ok::<(), tenure_store::core::ConfigError>(())
+//! ```
+
+mod client;
+mod error;
+mod keys;
+mod leases;
+mod looking;
+mod members;
+mod node;
+mod options;
+mod record;
+mod runs;
+mod script;
+mod server;
+mod sleep;
+mod store;
+mod timers;
+mod watch;
+
+pub use options::RedisOptions;
+pub use store::RedisStore;

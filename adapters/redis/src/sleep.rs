@@ -1,0 +1,31 @@
+//! Waiting, in whichever runtime polls.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use std::pin::pin;
+use tenure_core::Instant;
+use tenure_store::clock;
+
+/// Waits so long. It stands still while the machine sleeps, which is fine for what it is used for: whoever is woken late
+/// asks the server, and by its answer.
+pub(crate) async fn sleep(time: Duration) {
+    #[cfg(feature = "tokio")]
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return tokio::time::sleep(time).await;
+    }
+    #[cfg(feature = "smol")]
+    async_io::Timer::after(time).await;
+    #[cfg(not(feature = "smol"))]
+    tokio::time::sleep(time).await;
+}
+
+/// What a future comes to, or `None` if that takes beyond `until`. It is polled once in any case.
+pub(crate) async fn before<F: Future>(until: Instant, future: F) -> Option<F::Output> {
+    let limit = pin!(sleep(until.saturating_since(clock::now())));
+    match select(pin!(future), limit).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}
