@@ -11,6 +11,7 @@ mod client;
 mod error;
 mod keys;
 mod leases;
+mod link;
 mod looking;
 mod members;
 mod node;
