@@ -101,9 +101,8 @@ impl Sentinel {
         let mut servers = vec![primary];
         servers.extend(replicas);
         let this = Self { servers, sentinels, proxy, _folder: folder };
-        for index in 0..SENTINELS {
-            this.restart_sentinel(index);
-        }
+        this.sentinels.iter().for_each(Watcher::begin);
+        this.sentinels.iter().for_each(Watcher::hasten);
         this.settled();
         this
     }
@@ -229,18 +228,9 @@ impl Sentinel {
 
     /// Starts a sentinel again, which knows what it knew.
     pub fn restart_sentinel(&self, index: usize) {
-        let sentinel = &self.sentinels[index];
         self.kill_sentinel(index);
-        let mut command = Command::new(sentinel.flavour.program());
-        command.arg(&sentinel.configuration).arg("--sentinel");
-        *sentinel.program() = Some(Program::start(command, &sentinel.log));
-        eventually("a sentinel to answer", || {
-            let mut program = sentinel.program();
-            let program = program.as_mut().expect("it was just started");
-            assert!(!program.has_ended(), "the sentinel does not start:\n{}", program.said());
-            (sentinel.client()?.try_command(&["PING"]).ok()? == Reply::Status("PONG".to_owned()))
-                .then_some(())
-        });
+        self.sentinels[index].begin();
+        self.sentinels[index].hasten();
     }
 
     /// Where everybody reaches a server.
@@ -253,6 +243,30 @@ impl Sentinel {
 }
 
 impl Watcher {
+    fn begin(&self) {
+        let mut command = Command::new(self.flavour.program());
+        command.arg(&self.configuration).arg("--sentinel");
+        *self.program() = Some(Program::start(command, &self.log));
+    }
+
+    /// Waits until it answers, and makes it quicker: by itself it looks at a server's role every ten seconds, tries a
+    /// connection that was refused again after fifteen, and lets some of these pass until it tells a primary that was
+    /// replaced to follow.
+    fn hasten(&self) {
+        let mut client = eventually("a sentinel to answer", || {
+            let mut program = self.program();
+            let program = program.as_mut().expect("it was just started");
+            assert!(!program.has_ended(), "the sentinel does not start:\n{}", program.said());
+            self.client()
+        });
+        let periods =
+            ["ping-period", "info-period", "publish-period", "ask-period", "min-link-reconnect-period"];
+        for period in periods {
+            // In milliseconds.
+            client.command(&["SENTINEL", "DEBUG", period, "200"]).ok();
+        }
+    }
+
     fn client(&self) -> Option<Client> {
         Client::connect((Ipv4Addr::LOCALHOST, self.port.number)).ok()
     }
