@@ -100,11 +100,11 @@ pub(crate) fn code(answer: &ServerError) -> &str {
 
 /// Whether this answer says that the connection leads to the wrong server, or is not what it was.
 pub(crate) fn wants_another_connection(answer: &ServerError) -> bool {
-    matches!(code(answer), "READONLY" | "MASTERDOWN" | "NOAUTH" | "LOADING")
+    matches!(code(answer), "READONLY" | "MASTERDOWN" | "NOAUTH")
 }
 
 /// An answer that says that it was not done.
-fn refused(address: &str, answer: &ServerError) -> StoreError {
+pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
     let code = code(answer);
     let words = words(answer);
     let at = format!("{words} ({address})");
@@ -146,7 +146,10 @@ fn refused(address: &str, answer: &ServerError) -> StoreError {
         _ if lower.contains("max number of clients") => StoreError::transient(format!(
             "{at}; raise its maxclients, or find who holds so many connections"
         )),
-        _ if lower.contains("acl failure") || lower.contains("no permissions to") => {
+        _ if lower.contains("acl failure")
+            || lower.contains("no permissions to")
+            || lower.contains("the user executing the script") =>
+        {
             StoreError::rejected(format!("{at}; {NO_PERMISSION}"))
         }
         _ if lower.contains("unknown command") || lower.contains("unknown redis command") => {
@@ -188,6 +191,8 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
             "; what answers there does not speak the protocol of Redis, or wants TLS (rediss://)",
         )),
         ErrorKind::Client | ErrorKind::InvalidClientConfig => StoreError::rejected(says("")),
+        // In the handshake only the choice of the database is put into the library's own words.
+        ErrorKind::Server(_) => StoreError::rejected(says("; a Cluster has only database 0")),
         _ => match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData) if error.to_string().contains("certificate") => {
                 StoreError::rejected(says(

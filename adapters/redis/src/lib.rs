@@ -8,7 +8,9 @@
 //! ```
 
 mod client;
+mod connect;
 mod error;
+mod greeting;
 mod keys;
 mod leases;
 mod link;
@@ -19,6 +21,7 @@ mod options;
 mod record;
 mod runs;
 mod script;
+mod sentinel;
 mod server;
 mod sleep;
 mod store;
