@@ -7,6 +7,7 @@
 //! # Ok::<(), tenure_store::core::ConfigError>(())
 //! ```
 
+mod batch;
 mod client;
 mod connect;
 mod error;
