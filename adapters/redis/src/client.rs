@@ -31,12 +31,7 @@ impl Client {
         let pushes = Arc::new(Pushes::new(&handle));
         let mut limits = Limits::DEFAULT;
         limits.clock.step = options.clock_step;
-        Self {
-            limits,
-            server: Arc::new(Server::new(options, Arc::clone(&pushes))),
-            pushes,
-            handle,
-        }
+        Self { limits, server: Arc::new(Server::new(options, Arc::clone(&pushes))), pushes, handle }
     }
 }
 
