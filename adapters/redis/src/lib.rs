@@ -12,6 +12,7 @@ mod client;
 mod error;
 mod keys;
 mod leases;
+mod link;
 mod looking;
 mod members;
 mod node;
