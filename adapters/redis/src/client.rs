@@ -15,6 +15,7 @@ use crate::watch::Pushes;
 
 /// A handle.
 pub(crate) struct Client {
+    pub(crate) options: RedisOptions,
     pub(crate) limits: Limits,
     pub(crate) server: Arc<Server>,
     pub(crate) pushes: Arc<Pushes>,
@@ -31,7 +32,13 @@ impl Client {
         let pushes = Arc::new(Pushes::new(&handle));
         let mut limits = Limits::DEFAULT;
         limits.clock.step = options.clock_step;
-        Self { limits, server: Arc::new(Server::new(options, Arc::clone(&pushes))), pushes, handle }
+        Self {
+            options: options.clone(),
+            limits,
+            server: Arc::new(Server::new(options, Arc::clone(&pushes))),
+            pushes,
+            handle,
+        }
     }
 }
 
