@@ -21,6 +21,7 @@ mod script;
 mod server;
 mod sleep;
 mod store;
+mod tags;
 mod timers;
 mod watch;
 

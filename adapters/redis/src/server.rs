@@ -6,10 +6,11 @@ use redis::{Cmd, ProtocolVersion, Value};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
-use crate::keys::{Keys, Layout, Route};
+use crate::keys::{Keys, Layout};
 use crate::node::Node;
 use crate::options::{RedisOptions, Target};
 use crate::script::{Call, Script};
+use crate::tags::Route;
 use crate::watch::Pushes;
 
 /// All servers of a store.
