@@ -7,10 +7,14 @@
 //! # Ok::<(), tenure_store::core::ConfigError>(())
 //! ```
 
+mod batch;
 mod client;
+mod connect;
 mod error;
+mod greeting;
 mod keys;
 mod leases;
+mod link;
 mod looking;
 mod members;
 mod node;
@@ -18,6 +22,7 @@ mod options;
 mod record;
 mod runs;
 mod script;
+mod sentinel;
 mod server;
 mod sleep;
 mod store;

@@ -1,0 +1,25 @@
+//! Servers of one's own, and faults between them and Tenure, for its tests.
+//!
+//! - [`Redis`]: a server of Redis or Valkey alone; killed, frozen, started again.
+//! - [`Client`]: a client that knows nothing of Tenure, nor of the library that its adapter is built on.
+//! - [`Proxy`]: what can go wrong between a program and a server.
+//!
+//! Each server runs on a port of its own on the loopback interface, in a temporary folder of its own, and ends with
+//! the test, even if that is killed. Nothing here is for use outside of tests: what fails, panics and says why.
+
+#![cfg(unix)]
+#![forbid(unsafe_code)]
+
+mod certificates;
+mod client;
+mod port;
+mod program;
+mod proxy;
+mod redis;
+mod time;
+
+pub use certificates::Certificates;
+pub use client::{Client, Reply};
+pub use proxy::{Direction, Proxy};
+pub use redis::{Config, Flavour, Redis};
+pub use time::{LIMIT, eventually};
