@@ -15,7 +15,6 @@
 //! ```
 
 mod clock;
-mod hints;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,6 @@ use tenure_store::{
 };
 
 use crate::clock::Clocks;
-use crate::hints::HintStream;
 use crate::state::State;
 use crate::waiting::HandleId;
 
@@ -169,8 +167,7 @@ impl SimpleStore for MemoryStore {
     }
 
     fn hints(&self) -> Option<Hints> {
-        let queue = self.with_state(|state| state.waiting.new_queue(self.id));
-        Some(HintStream(queue).boxed())
+        self.with_state(|state| state.waiting.new_queue(self.id)).map(StreamExt::boxed)
     }
 
     async fn watch(&self, name: LeaseName) -> Result<(), StoreError> {

@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_store::Hint;
+use tenure_store::{Hint, HintQueue, HintStream};
 use tenure_store::core::{Instant, LeaseName, Wake};
-
-use crate::hints::HintQueue;
 
 /// One store handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,13 +58,13 @@ impl Waiting {
     }
 
     /// A new queue for the hints of a handle, in place of the one before.
-    pub(crate) fn new_queue(&mut self, id: HandleId) -> Arc<HintQueue> {
-        let queue = Arc::new(HintQueue::default());
+    pub(crate) fn new_queue(&mut self, id: HandleId) -> Option<HintStream> {
+        let queue = Arc::new(HintQueue::new());
         let handle = self.handles.entry(id).or_default();
-        if let Some(former) = handle.queue.replace(queue.clone()) {
-            self.to_wake.extend(former.close());
+        if let Some(former) = handle.queue.replace(Arc::clone(&queue)) {
+            self.to_wake.extend(former.close_without_waking());
         }
-        queue
+        queue.listen()
     }
 
     /// Forgets a handle and all that it registered.
@@ -76,7 +74,7 @@ impl Waiting {
             self.forget_in_lease(name, id);
         }
         if let Some(queue) = handle.queue {
-            self.to_wake.extend(queue.close());
+            self.to_wake.extend(queue.close_without_waking());
         }
     }
 
@@ -188,7 +186,7 @@ impl Waiting {
         for handle in self.handles.values_mut() {
             if handle.members.is_some_and(|told| told != version) {
                 handle.members = Some(version);
-                self.to_wake.extend(handle.queue.as_ref().and_then(|queue| queue.push(Hint::Members)));
+                self.to_wake.extend(handle.queue.as_ref().and_then(|queue| queue.push_without_waking(Hint::Members)));
             }
         }
     }
@@ -214,6 +212,6 @@ fn send(
     wake: Wake,
 ) {
     if let Some(queue) = handles.get(&to).and_then(|handle| handle.queue.as_ref()) {
-        to_wake.extend(queue.push(Hint::Lease { name: name.clone(), wake }));
+        to_wake.extend(queue.push_without_waking(Hint::Lease { name: name.clone(), wake }));
     }
 }

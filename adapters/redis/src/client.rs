@@ -16,7 +16,7 @@ use crate::watch::Pushes;
 /// A handle.
 pub(crate) struct Client {
     pub(crate) limits: Limits,
-    pub(crate) server: Server,
+    pub(crate) server: Arc<Server>,
     pub(crate) pushes: Arc<Pushes>,
     /// What those who wait are known by at the server: 16 hexadecimal digits, another one for each handle.
     pub(crate) handle: String,
@@ -27,15 +27,22 @@ impl Client {
         let mut bits = [0; 8];
         // Without random numbers two handles might take each other's place in a queue, which costs a little time.
         let _ = getrandom::fill(&mut bits);
-        let pushes = Arc::new(Pushes::default());
+        let handle = format!("{:016x}", u64::from_be_bytes(bits));
+        let pushes = Arc::new(Pushes::new(&handle));
         let mut limits = Limits::DEFAULT;
         limits.clock.step = options.clock_step;
         Self {
             limits,
-            server: Server::new(options, Arc::clone(&pushes)),
+            server: Arc::new(Server::new(options, Arc::clone(&pushes))),
             pushes,
-            handle: format!("{:016x}", u64::from_be_bytes(bits)),
+            handle,
         }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.pushes.close();
     }
 }
 

@@ -63,10 +63,37 @@ impl Keys {
         }
     }
 
-    /// Just the key of a lease, for renewals.
+    /// Just the key of a lease.
     pub(crate) fn lease_alone(&self, name: &LeaseName) -> (Route, Vec<u8>) {
+        let mut key = Vec::new();
+        (self.write_lease(name, &mut key), key)
+    }
+
+    /// The same, in place of what was there: for renewals, which are many.
+    pub(crate) fn write_lease(&self, name: &LeaseName, key: &mut Vec<u8>) -> Route {
         let route = self.route(name.as_str());
-        (route, self.key(":", route, name.as_str()))
+        self.write(key, ":", route, name.as_str());
+        route
+    }
+
+    /// What all keys of a kind match, and few others do.
+    pub(crate) fn pattern(&self, kind: &str) -> Vec<u8> {
+        // A prefix has no character that means something else in a pattern, nor has a kind or a tag.
+        match self.layout {
+            Layout::Single => format!("{}{kind}*", self.prefix).into_bytes(),
+            Layout::Cluster => format!("{}{kind}{{*}}:*", self.prefix).into_bytes(),
+        }
+    }
+
+    /// The name that a key of this kind is about; `None` for a key that is none of ours.
+    pub(crate) fn name_in<'a>(&self, kind: &str, key: &'a [u8]) -> Option<&'a str> {
+        let key = str::from_utf8(key).ok()?;
+        let rest = key.strip_prefix(&*self.prefix)?.strip_prefix(kind)?;
+        let name = match self.layout {
+            Layout::Single => rest,
+            Layout::Cluster => rest.split_once("}:")?.1,
+        };
+        (self.key(kind, self.route(name), name) == key.as_bytes()).then_some(name)
     }
 
     /// The highest token given: one key for the whole store, in a Cluster one for each tag.
@@ -110,9 +137,18 @@ impl Keys {
     }
 
     fn key(&self, kind: &str, route: Route, name: &str) -> Vec<u8> {
-        match self.layout {
-            Layout::Single => format!("{}{kind}{name}", self.prefix).into_bytes(),
-            Layout::Cluster => format!("{}{kind}{{{}}}:{name}", self.prefix, route.0).into_bytes(),
+        let mut key = Vec::new();
+        self.write(&mut key, kind, route, name);
+        key
+    }
+
+    fn write(&self, key: &mut Vec<u8>, kind: &str, route: Route, name: &str) {
+        key.clear();
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(kind.as_bytes());
+        if self.layout == Layout::Cluster {
+            key.extend_from_slice(format!("{{{}}}:", route.0).as_bytes());
         }
+        key.extend_from_slice(name.as_bytes());
     }
 }

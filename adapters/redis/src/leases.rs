@@ -1,7 +1,8 @@
 //! Leases: taken, extended and ended by scripts.
 
-use redis::Value;
 use std::time::Duration;
+
+use redis::Value;
 use tenure_core::{LeaseName, Token};
 use tenure_store::{
     Acquire, Acquired, Eviction, LeaseRecord, Release, Released, Renew, Renewed, StoreError, check_floor,
@@ -10,11 +11,20 @@ use tenure_store::{
 
 use crate::client::Client;
 use crate::error::strange;
-use crate::record;
+use crate::keys::Route;
+use crate::looking::PATIENCE;
+use crate::record::{self, millis};
 use crate::script::{self, Call};
 
 /// Numbers in Lua are exact up to 2^53; there must be room above the floor.
 pub(crate) const HIGHEST_FLOOR: Token = Token::new((1 << 53) - (1 << 32));
+
+/// A waiter tries again at the latest when the TTL that it was told of is over. One that did not come back this long
+/// after that is gone or stuck.
+pub(crate) const WAITER_GRACE: Duration = Duration::from_secs(5);
+
+/// Who holds a lease that an operator has taken away. No process can have this name.
+const EVICTED: &str = "evicted";
 
 impl Client {
     pub(crate) async fn acquire_lease(&self, request: &Acquire) -> Result<Acquired, StoreError> {
@@ -23,54 +33,92 @@ impl Client {
         let until = clock::now() + request.timeout;
         let keys = self.server.keys(until).await?;
         let of = keys.lease(&request.name);
+        // Who can't hear of a release would take the place of those who can.
+        let waits = request.wait && self.pushes.watches(&of.channel);
+        let high_water = keys.high_water(of.route);
         let call = Call::new()
-            .key(of.lease)
-            .key(keys.high_water(of.route))
-            .key(of.waiters)
-            .key(of.waiting)
+            .key(&of.lease)
+            .key(&high_water)
+            .key(&of.waiters)
+            .key(&of.waiting)
             .arg(request.owner.to_string())
             .arg(millis(request.ttl))
             .arg(request.floor.get())
-            .arg("")
+            .arg(record::for_people(request))
             .arg(&self.handle)
-            .arg(u8::from(request.wait))
-            .arg(of.channel);
+            .arg(&of.channel)
+            .arg(if waits { millis(WAITER_GRACE).to_string() } else { String::new() });
         let answer = self.server.run(of.route, &script::ACQUIRE, &call, until).await?;
         let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
         match &parts[..] {
-            [Value::BulkString(granted), Value::BulkString(token)] if granted == b"granted" => {
+            [Value::BulkString(what), Value::BulkString(token)] if what == b"granted" => {
                 let token = str::from_utf8(token).ok().and_then(|token| token.parse().ok());
                 token.map(|token| Acquired::Granted(Token::new(token))).ok_or_else(|| strange(&answer))
             }
-            [Value::BulkString(held), Value::BulkString(value), Value::Int(remaining)] if held == b"held" => {
-                let remaining = Duration::from_millis(u64::try_from(*remaining).unwrap_or(0));
+            [Value::BulkString(what), Value::BulkString(value), Value::Int(remaining)] if what == b"held" => {
+                self.pushes.is_held(&of.channel, record::may_be_foreign(value));
+                let remaining = record::remaining(*remaining);
                 Ok(Acquired::Held(record::holder(value, remaining)))
             }
-            _ => Err(strange(&answer)),
+            [Value::BulkString(what), Value::BulkString(value)] if what == b"high" => {
+                Err(no_high_water(&high_water, value))
+            }
+            _ => Err(not_ours(&answer, &of.lease)),
         }
     }
 
-    /// Renews leases of one route in one call; one result for each.
+    /// Renews leases of one route in one call; one result for each, and each error names its lease.
     pub(crate) async fn renew_leases(&self, requests: &[Renew]) -> Vec<Result<Renewed, StoreError>> {
-        let mut results = Vec::new();
-        for request in requests {
-            results.push(self.renew_one(request).await.map_err(|error| error.about(&request.name)));
+        let mut results: Vec<_> = requests
+            .iter()
+            .map(|request| self.limits.check_renew(request).map(|()| Renewed::Renewed))
+            .collect();
+        let sent: Vec<usize> = (0..requests.len()).filter(|index| results[*index].is_ok()).collect();
+        if sent.is_empty() {
+            return results;
+        }
+        match self.lost_of(sent.iter().map(|index| &requests[*index])).await {
+            Ok(lost) => {
+                for place in lost {
+                    results[sent[place]] = Ok(Renewed::NotYours);
+                }
+            }
+            Err(error) => {
+                for index in sent {
+                    results[index] = Err(error.clone().about(&requests[index].name));
+                }
+            }
         }
         results
     }
 
-    async fn renew_one(&self, request: &Renew) -> Result<Renewed, StoreError> {
-        self.limits.check_renew(request)?;
-        let until = clock::now() + request.timeout;
+    /// Renews leases of one route; tells the places of those that are not their owners' any more.
+    async fn lost_of<'a>(
+        &self,
+        requests: impl Iterator<Item = &'a Renew> + Clone,
+    ) -> Result<Vec<usize>, StoreError> {
+        let timeout = requests.clone().map(|request| request.timeout).min().unwrap_or_default();
+        let until = clock::now() + timeout;
         let keys = self.server.keys(until).await?;
-        let (route, lease) = keys.lease_alone(&request.name);
-        let mine = format!("{}:{}", request.token, request.owner);
-        let call = Call::new().key(lease).arg(mine).arg(millis(request.ttl));
-        match self.server.run(route, &script::RENEW, &call, until).await? {
-            Value::Array(lost) if lost.is_empty() => Ok(Renewed::Renewed),
-            Value::Array(_) => Ok(Renewed::NotYours),
-            other => Err(strange(&other)),
+        let (mut call, mut route, mut asked) = (Call::new(), None, 0);
+        let (mut key, mut mine) = (Vec::new(), Vec::new());
+        for request in requests {
+            let Renew { name, owner, token, ttl, timeout: _ } = request;
+            route = Some(keys.write_lease(name, &mut key));
+            call.push_key(&key);
+            call.push_arg(millis(*ttl));
+            mine.clear();
+            write(&mut mine, format_args!("{token}:{owner}\n"));
+            call.push_arg(&mine[..]);
+            asked += 1;
         }
+        let answer = self.server.run(route.unwrap_or(Route(0)), &script::RENEW, &call, until).await?;
+        let Value::Array(lost) = &answer else { return Err(strange(&answer)) };
+        let place = |index: &Value| match index {
+            Value::Int(index) => usize::try_from(*index - 1).ok().filter(|place| *place < asked),
+            _ => None,
+        };
+        lost.iter().map(|index| place(index).ok_or_else(|| strange(&answer))).collect()
     }
 
     pub(crate) async fn release_lease(&self, request: &Release) -> Result<Released, StoreError> {
@@ -95,13 +143,72 @@ impl Client {
     pub(crate) async fn evict_lease(
         &self,
         name: &LeaseName,
-        _how: Eviction,
+        how: Eviction,
     ) -> Result<Option<LeaseRecord>, StoreError> {
-        Err(StoreError::unsupported(format!("not yet: {name}")))
+        let until = clock::now() + PATIENCE;
+        let keys = self.server.keys(until).await?;
+        let of = keys.lease(name);
+        let call = Call::new()
+            .key(&of.lease)
+            .key(of.waiters)
+            .key(of.waiting)
+            .arg(match how {
+                Eviction::Replace => EVICTED,
+                Eviction::Delete => "delete",
+            })
+            .arg(of.channel);
+        let answer = self.server.run(of.route, &script::EVICT, &call, until).await?;
+        let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
+        match &parts[..] {
+            [Value::BulkString(what)] if what == b"none" => Ok(None),
+            [Value::BulkString(what), Value::BulkString(value), Value::Int(remaining)]
+                if what == b"evicted" =>
+            {
+                Ok(Some(record::lease(name.clone(), value, record::remaining(*remaining))))
+            }
+            _ => Err(not_ours(&answer, &of.lease)),
+        }
     }
 }
 
-/// A TTL as the server takes it, never shorter than was asked for.
-pub(crate) fn millis(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+fn write(to: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    use std::io::Write as _;
+    // Memory takes whatever is written to it.
+    let _ = to.write_fmt(text);
+}
+
+/// Something that a lease's key should not hold, and what to do about it.
+fn not_ours(answer: &Value, lease: &[u8]) -> StoreError {
+    let Value::Array(parts) = answer else { return strange(answer) };
+    match &parts[..] {
+        [Value::BulkString(what), Value::BulkString(value)] if what == b"endless" => {
+            let (key, value) = (record::shown(lease), record::shown(value));
+            StoreError::rejected(format!(
+                "the key {key:?} has the value {value:?} and no TTL: another program has put it there, and nothing will end \
+                 it; delete the key if nobody needs it, and have that program set a TTL (SET … NX PX)"
+            ))
+        }
+        [Value::BulkString(what), Value::BulkString(key)] if what == b"type" => wrong_type(key),
+        _ => strange(answer),
+    }
+}
+
+/// A key that holds a list, a hash or the like.
+pub(crate) fn wrong_type(key: &[u8]) -> StoreError {
+    StoreError::rejected(format!(
+        "the key {:?} does not hold a string, so it is not one of ours: give one of the two programs another prefix, or \
+         delete the key if nobody needs it",
+        record::shown(key)
+    ))
+}
+
+/// No token can be above what this key holds.
+pub(crate) fn no_high_water(key: &[u8], value: &[u8]) -> StoreError {
+    StoreError::rejected(format!(
+        "the key {:?} should hold the highest token given so far, but holds {:?}: no token can be made above that; set \
+         it to the highest token that your programs have seen, or delete it if they have seen none above the server's \
+         clock in microseconds",
+        record::shown(key),
+        record::shown(value)
+    ))
 }

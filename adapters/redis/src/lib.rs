@@ -7,10 +7,12 @@
 //! # Ok::<(), tenure_store::core::ConfigError>(())
 //! ```
 
+mod batch;
 mod client;
 mod error;
 mod keys;
 mod leases;
+mod link;
 mod looking;
 mod members;
 mod node;

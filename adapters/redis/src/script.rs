@@ -2,25 +2,33 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, ToRedisArgs};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 /// A script, called by its digest.
 pub(crate) struct Script(redis::Script, &'static str);
 
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $($file:literal)+;)*) => {
         $($(#[$doc])* pub(crate) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))));)*
+            LazyLock::new(|| Script::new(concat!($(include_str!(concat!("scripts/", $file))),+)));)*
     };
 }
 
 scripts! {
     /// Takes a lease, or confirms it.
-    ACQUIRE = "acquire.lua";
+    ACQUIRE = "waiting.lua" "acquire.lua";
     /// Extends many leases.
     RENEW = "renew.lua";
     /// Ends a lease and wakes who waits for it.
-    RELEASE = "release.lua";
+    RELEASE = "waiting.lua" "release.lua";
+    /// Takes a lease away from whoever has it.
+    EVICT = "waiting.lua" "evict.lua";
+    /// Registers a handle as one that waits.
+    WATCH = "waiting.lua" "watch.lua";
+    /// Forgets that a handle waits.
+    UNWATCH = "waiting.lua" "unwatch.lua";
+    /// Tells who has leases.
+    LOOK = "waiting.lua" "look.lua";
 }
 
 impl Script {
@@ -39,11 +47,11 @@ impl Script {
     }
 }
 
-/// The keys and arguments of one call.
-#[derive(Clone, Debug, Default)]
+/// The keys and arguments of one call. A command is where the library keeps many texts in one piece of memory.
+#[derive(Clone, Default)]
 pub(crate) struct Call {
-    keys: Vec<Vec<u8>>,
-    arguments: Vec<Vec<u8>>,
+    keys: Cmd,
+    arguments: Cmd,
 }
 
 impl Call {
@@ -51,19 +59,40 @@ impl Call {
         Self::default()
     }
 
-    pub(crate) fn key(mut self, key: impl Into<Vec<u8>>) -> Self {
-        self.keys.push(key.into());
+    pub(crate) fn key(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.push_key(key.as_ref());
         self
     }
 
     pub(crate) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
-        argument.write_redis_args(&mut self.arguments);
+        self.push_arg(argument);
         self
     }
 
+    pub(crate) fn push_key(&mut self, key: &[u8]) {
+        self.keys.arg(key);
+    }
+
+    pub(crate) fn push_arg(&mut self, argument: impl ToRedisArgs) {
+        self.arguments.arg(argument);
+    }
+
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
-        command.arg(script).arg(self.keys.len()).arg(&self.keys[..]).arg(&self.arguments[..]);
+        let texts = || self.keys.args_iter().chain(self.arguments.args_iter());
+        let bytes = texts().map(|text| bytes_of(&text).len()).sum::<usize>() + script.len() + 32;
+        let mut command = Cmd::with_capacity(texts().count() + 3, bytes);
+        command.arg(verb).arg(script).arg(self.keys.args_iter().count());
+        for text in texts() {
+            command.arg(bytes_of(&text));
+        }
         command
+    }
+}
+
+fn bytes_of<'a>(argument: &Arg<&'a [u8]>) -> &'a [u8] {
+    match argument {
+        Arg::Simple(bytes) => bytes,
+        // The place of a cursor, which no script has.
+        _ => b"",
     }
 }

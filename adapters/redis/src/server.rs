@@ -2,42 +2,62 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, ProtocolVersion, Value};
+use redis::{Cmd, ServerErrorKind, Value};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
+use crate::error::{Cause, Failed};
 use crate::keys::{Keys, Layout, Route};
-use crate::node::Node;
+use crate::link::Mode;
+use crate::node::{Node, Way};
 use crate::options::{RedisOptions, Target};
 use crate::script::{Call, Script};
 use crate::watch::Pushes;
 
 /// All servers of a store.
 pub(crate) struct Server {
-    keys: Arc<Keys>,
-    node: Node,
+    single: Arc<Keys>,
+    cluster: Arc<Keys>,
+    topology: Topology,
+}
+
+/// Where requests go.
+pub(crate) enum Topology {
+    /// One server, named by the URL. If it says that it is a node of a Cluster, keys are laid out for one.
+    Single(Node),
+    /// The primary, as Sentinels name it.
+    Sentinel(Node),
+    /// The nodes of a Cluster, by slot.
+    Cluster(Node),
 }
 
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
-        let info = match &options.target {
-            Target::Server(info) => info.clone(),
-            Target::Sentinel { server, .. } => server.clone(),
-            Target::Cluster(nodes) => nodes[0].clone(),
+        let node = |info| Node::new(Way::To(info), options.connect_timeout, pushes);
+        let topology = match &options.target {
+            Target::Server(info) => Topology::Single(node(info.clone())),
+            Target::Sentinel { server, .. } => Topology::Sentinel(node(server.clone())),
+            Target::Cluster(nodes) => Topology::Cluster(node(nodes[0].clone())),
         };
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let node = Node::new(info.set_redis_settings(settings), options.connect_timeout, pushes);
-        Self { keys: Arc::new(Keys::new(Arc::clone(&options.prefix), Layout::Single)), node }
+        let keys = |layout| Arc::new(Keys::new(Arc::clone(&options.prefix), layout));
+        Self { single: keys(Layout::Single), cluster: keys(Layout::Cluster), topology }
     }
 
-    /// The names of the keys, which depend on the server's mode: so it connects, if it has not yet.
-    pub(crate) async fn keys(&self, _until: Instant) -> Result<Arc<Keys>, StoreError> {
-        Ok(Arc::clone(&self.keys))
+    /// The names of the keys, which depend on the server's own mode: so it connects, if it has not yet.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    pub(crate) async fn keys(&self, until: Instant) -> Result<Arc<Keys>, StoreError> {
+        let link = self.any().connected(until).await?;
+        Ok(Arc::clone(match link.greeting.mode {
+            Mode::Cluster => &self.cluster,
+            Mode::Standalone | Mode::Sentinel => &self.single,
+        }))
     }
 
     /// Closes the connections. What is asked afterwards is refused.
     pub(crate) async fn close(&self) {
-        self.node.close().await;
+        self.any().close();
     }
 
     /// Runs a script where the keys of this route are.
@@ -48,22 +68,53 @@ impl Server {
         call: &Call,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        match self.command(route, &script.call(call), until).await {
+        match self.send(route, &script.call(call), until).await {
             // It was not executed.
-            Err(error) if error.message.contains("NOSCRIPT") || error.message.contains("NoScript") => {
-                self.command(route, &script.call_with_source(call), until).await
+            Err(Failed { cause: Cause::Refused(answer), .. })
+                if answer.kind() == Some(ServerErrorKind::NoScript) =>
+            {
+                Ok(self.send(route, &script.call_with_source(call), until).await?)
             }
-            other => other,
+            other => Ok(other?),
         }
     }
 
     /// Has a command carried out where the keys of this route are.
     pub(crate) async fn command(
         &self,
-        _route: Route,
+        route: Route,
         command: &Cmd,
         until: Instant,
     ) -> Result<Value, StoreError> {
-        self.node.request(command, until).await
+        Ok(self.send(route, command, until).await?)
+    }
+
+    /// Subscribes to channels; all are confirmed when it returns. What comes, and that the connection was lost, goes to
+    /// [`Pushes::push`].
+    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
+        self.any().subscribe(channels, until).await?;
+        Ok(())
+    }
+
+    /// Ends subscriptions.
+    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
+        Ok(self.any().unsubscribe(channels, until).await?)
+    }
+
+    /// Sees to it that the connection that hears is there and answers: for those who only listen. Ask again at once if
+    /// no answer comes: the second silence replaces the connection.
+    pub(crate) async fn ping(&self, until: Instant) -> Result<(), StoreError> {
+        Ok(self.any().ping(until).await?)
+    }
+
+    async fn send(&self, _route: Route, command: &Cmd, until: Instant) -> Result<Value, Failed> {
+        self.any().request(command, until).await
+    }
+
+    /// Any of the servers.
+    fn any(&self) -> &Node {
+        match &self.topology {
+            Topology::Single(node) | Topology::Sentinel(node) | Topology::Cluster(node) => node,
+        }
     }
 }

@@ -53,7 +53,7 @@ impl Store for RedisStore {
     }
 
     async fn execute(&self, batch: Vec<Operation>, replies: Replies) {
-        Store::execute(&*self.client, batch, replies).await;
+        self.client.carry_out_all(batch, replies).await;
     }
 
     async fn inspect(&self, name: LeaseName) -> Result<Option<LeaseRecord>, StoreError> {

@@ -1,31 +1,283 @@
 //! Hints: what the server pushes over the connection, and what becomes of it.
+//!
+//! Each watched lease has a channel, to which the connection that also carries the requests is subscribed. A release
+//! publishes `free <releasing handle> <chosen handle>…` there, a grant `held <handle> <token> <ttl in ms>`.
+//!
+//! Whoever listens to the hints also keeps them coming: as long as the stream is polled, what is watched is subscribed to
+//! again after the connection was lost, and a connection on which nothing is heard is asked whether it lives.
 
-use redis::PushInfo;
-use tenure_core::LeaseName;
-use tenure_store::{Hints, StoreError};
+mod upkeep;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join};
+use futures::task::AtomicWaker;
+use futures::{FutureExt, Stream, StreamExt};
+use redis::{PushInfo, PushKind, Value};
+use tenure_core::{Instant, LeaseName, Token, Wake};
+use tenure_store::{Hint, HintQueue, HintStream, Hints, StoreError, StoreErrorKind, clock};
 
 use crate::client::Client;
+use crate::keys::Route;
+use crate::leases::WAITER_GRACE;
+use crate::looking::PATIENCE;
+use crate::record::millis;
+use crate::script::{self, Call};
+use crate::server::Server;
 
-/// What comes in without having been asked for.
+/// What comes in without having been asked for, and what is listened to.
 #[derive(Debug, Default)]
-pub(crate) struct Pushes {}
+pub(crate) struct Pushes {
+    /// What this handle calls itself in what it publishes.
+    handle: String,
+    hints: Arc<HintQueue>,
+    state: Mutex<State>,
+    /// Who keeps the subscriptions up.
+    upkeep: AtomicWaker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By channel.
+    leases: BTreeMap<Vec<u8>, Watched>,
+    /// The channel on which a new version of the members' view is told, and the last version that this handle knows.
+    members: Option<(Vec<u8>, u64)>,
+    /// Some connection was lost, and what was subscribed to on it was not subscribed to again yet.
+    lost: bool,
+}
+
+/// A lease that is watched.
+#[derive(Clone, Debug)]
+struct Watched {
+    name: LeaseName,
+    route: Route,
+    /// The last answer was that somebody has it who may tell nobody of the end.
+    foreign: bool,
+}
 
 impl Pushes {
+    pub(crate) fn new(handle: &str) -> Self {
+        Self { handle: handle.to_owned(), ..Self::default() }
+    }
+
     /// Takes what the server, or the library, pushes. It must not wait.
-    pub(crate) fn push(&self, _push: PushInfo) {}
+    pub(crate) fn push(&self, push: PushInfo) {
+        match (push.kind, &push.data[..]) {
+            (PushKind::Disconnection, _) => self.lost(),
+            (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) => {
+                if let Some(hint) = self.hint(channel, message) {
+                    self.hints.push(hint);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection is gone, or was given up: what was listened to on it is not heard any more.
+    pub(crate) fn lost(&self) {
+        let mut state = self.lock();
+        if state.leases.is_empty() && state.members.is_none() {
+            return;
+        }
+        state.lost = true;
+        drop(state);
+        self.upkeep.wake();
+    }
 
     /// Ends the hints.
-    pub(crate) fn close(&self) {}
+    pub(crate) fn close(&self) {
+        self.hints.close();
+        self.upkeep.wake();
+    }
+
+    /// Whether the lease with this channel is watched.
+    pub(crate) fn watches(&self, channel: &[u8]) -> bool {
+        self.lock().leases.contains_key(channel)
+    }
+
+    /// A try for a lease was answered: somebody has it, who may be one that tells nobody of the end.
+    pub(crate) fn is_held(&self, channel: &[u8], foreign: bool) {
+        let mut state = self.lock();
+        let Some(watched) = state.leases.get_mut(channel) else { return };
+        let new = foreign && !std::mem::replace(&mut watched.foreign, foreign);
+        drop(state);
+        if new {
+            self.upkeep.wake();
+        }
+    }
+
+    /// A heartbeat was answered with this version of the members' view: other versions are news from now on. `false` if
+    /// this handle does not listen to them yet: see [`Client::hear_members`].
+    pub(crate) fn told_members(&self, version: u64) -> bool {
+        let mut state = self.lock();
+        let Some((_, told)) = &mut state.members else { return false };
+        *told = version.max(*told);
+        true
+    }
+
+    /// What a message is a hint of. Anybody may publish anything.
+    fn hint(&self, channel: &[u8], message: &[u8]) -> Option<Hint> {
+        let mut state = self.lock();
+        if let Some((members, told)) = &mut state.members
+            && members == channel
+        {
+            let version: u64 = str::from_utf8(message).ok()?.parse().ok()?;
+            let news = version != std::mem::replace(told, version);
+            return news.then_some(Hint::Members);
+        }
+        let watched = state.leases.get(channel)?;
+        let mut words = str::from_utf8(message).ok()?.split(' ');
+        let (what, by) = (words.next()?, words.next()?);
+        if by == self.handle {
+            return None;
+        }
+        let wake = match what {
+            "free" => Wake::Free { chosen: words.any(|handle| handle == self.handle) },
+            "held" => Wake::Held {
+                token: Token::new(words.next()?.parse().ok()?),
+                ttl: Duration::from_millis(words.next()?.parse().ok()?),
+            },
+            _ => return None,
+        };
+        Some(Hint::Lease { name: watched.name.clone(), wake })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Client {
+    /// The hints; `None` if somebody has them.
     pub(crate) fn hear(&self) -> Option<Hints> {
-        None
+        let hints = self.pushes.hints.listen()?;
+        let upkeep = upkeep::keep_up(Arc::clone(&self.server), Arc::clone(&self.pushes)).boxed();
+        Some(Listening { hints, upkeep: Some(upkeep) }.boxed())
     }
 
-    pub(crate) async fn watch_lease(&self, _name: &LeaseName) -> Result<(), StoreError> {
-        Err(StoreError::unsupported("not yet"))
+    pub(crate) async fn watch_lease(&self, name: &LeaseName) -> Result<(), StoreError> {
+        let until = clock::now() + PATIENCE;
+        let keys = self.server.keys(until).await?;
+        let of = keys.lease(name);
+        // Before it is subscribed to: if the connection is lost meanwhile it belongs to what is to be subscribed to again.
+        let watched = Watched { name: name.clone(), route: of.route, foreign: false };
+        self.pushes.lock().leases.insert(of.channel.clone(), watched);
+        self.pushes.upkeep.wake();
+        let call = Call::new()
+            .key(of.lease)
+            .key(of.waiters)
+            .key(of.waiting)
+            .arg(&self.handle)
+            .arg(millis(WAITER_GRACE));
+        let (heard, registered) = join(
+            subscribe(&self.server, of.route, &of.channel, until),
+            self.server.run(of.route, &script::WATCH, &call, until),
+        )
+        .await;
+        match heard.and(registered) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if error.kind == StoreErrorKind::Rejected {
+                    // It may have been registered all the same, and would be chosen and not hear it.
+                    self.unwatch_lease(name).await;
+                } else {
+                    self.pushes.lock().leases.remove(&of.channel);
+                }
+                Err(error)
+            }
+        }
     }
 
-    pub(crate) async fn unwatch_lease(&self, _name: &LeaseName) {}
+    pub(crate) async fn unwatch_lease(&self, name: &LeaseName) {
+        if self.pushes.lock().leases.is_empty() {
+            return;
+        }
+        let until = clock::now() + PATIENCE;
+        // Without a connection nothing was watched.
+        let Ok(keys) = self.server.keys(until).await else { return };
+        let of = keys.lease(name);
+        if self.pushes.lock().leases.remove(&of.channel).is_none() {
+            return;
+        }
+        let call = Call::new().key(of.waiters).key(of.waiting).arg(&self.handle);
+        let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
+        unsubscribe.arg(&of.channel);
+        // Where it fails there is no subscription any more, and who does not come back is soon forgotten.
+        let _ = join(
+            self.server.command(of.route, &unsubscribe, until),
+            self.server.run(of.route, &script::UNWATCH, &call, until),
+        )
+        .await;
+        if self.pushes.watches(&of.channel) {
+            // It was watched again meanwhile, and which of the two came first at the server can't be told.
+            self.pushes.lost();
+        }
+    }
+
+    /// Listens to changes of the members; to be called before the first heartbeat, and whenever it was not told. Whoever
+    /// may not listen hears nothing.
+    pub(crate) async fn hear_members(
+        &self,
+        route: Route,
+        channel: Vec<u8>,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        let before = self.pushes.lock().members.replace((channel.clone(), 0));
+        if before.is_some() {
+            self.pushes.lock().members = before;
+            return Ok(());
+        }
+        self.pushes.upkeep.wake();
+        match subscribe(&self.server, route, &channel, until).await {
+            Err(error) if error.kind != StoreErrorKind::Rejected => {
+                self.pushes.lock().members = None;
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
 }
+
+/// Subscribes to a channel, and returns once the server has confirmed it.
+async fn subscribe(
+    server: &Server,
+    route: Route,
+    channel: &[u8],
+    until: Instant,
+) -> Result<(), StoreError> {
+    let mut command = redis::cmd("SUBSCRIBE");
+    command.arg(channel);
+    server.command(route, &command, until).await.map(drop).map_err(|mut error| {
+        if error.kind == StoreErrorKind::Rejected {
+            error.message += "; to be woken by a release the user needs the permission +subscribe and the channels of the \
+                              prefix (&prefix*); without them waiters sleep until the TTL is over";
+        }
+        error
+    })
+}
+
+/// The hints, and what keeps them coming.
+struct Listening {
+    hints: HintStream,
+    upkeep: Option<BoxFuture<'static, ()>>,
+}
+
+impl Stream for Listening {
+    type Item = Hint;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Hint>> {
+        if let Some(upkeep) = &mut self.upkeep
+            && upkeep.poll_unpin(context).is_ready()
+        {
+            self.upkeep = None;
+        }
+        self.hints.poll_next_unpin(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

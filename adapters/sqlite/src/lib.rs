@@ -179,7 +179,6 @@ mod file;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hints;
 mod liveness;
 mod members;
 mod options;

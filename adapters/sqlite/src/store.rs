@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::channel::oneshot;
 use tenure_core::{ConfigError, Identity, JobName, LeaseName, TimerName};
 use tenure_store::{
-    DrainMark, Eviction, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies, RunRecord,
+    DrainMark, Eviction, HintQueue, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies, RunRecord,
     RunReport, Store, StoreError, TimerEntry,
 };
 
 use crate::clock;
-use crate::hints::HintQueue;
 use crate::liveness::Lineage;
 use crate::options::SqliteOptions;
 use crate::queue::{CAPACITY, Queue, Refused};

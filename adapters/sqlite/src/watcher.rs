@@ -16,12 +16,11 @@ use std::time::Duration;
 
 use rustix::fd::BorrowedFd;
 use tenure_core::{Instant, LeaseName, Token, Wake};
-use tenure_store::{Hint, Holder, StoreError};
+use tenure_store::{Hint, HintQueue, Holder, StoreError};
 
 use crate::clock;
 use crate::database::Database;
 use crate::events::Events;
-use crate::hints::HintQueue;
 use crate::liveness::{HandleId, Life};
 use crate::record::Record;
 use crate::tx::WAITER_TTL;

@@ -10,14 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use tenure_core::{Identity, Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, DrainMark, Eviction, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Outcome,
+    Acquired, Answer, DrainMark, Eviction, HintQueue, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Outcome,
     Renewed, Replies, RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer, TimerEntry,
     TimerRequest,
 };
 
 use crate::clock;
 use crate::database::Database;
-use crate::hints::HintQueue;
 use crate::liveness::Lineage;
 use crate::options::SqliteOptions;
 use crate::queue::Queue;

@@ -59,7 +59,7 @@
 //!
 //! A waiter sleeps until a hint comes, or until the TTL that it was told of is over. Hints make hand-over
 //! fast; they are never evidence, and a store without any is complete. They are lossy: [`Hint::Resync`] says
-//! that some may be missing, after a reconnection or when a queue ran over. Queues are bounded.
+//! that some may be missing, after a reconnection or when a queue ran over. Queues are bounded: [`HintQueue`] is one.
 //!
 //! A store handle *watches* a lease between [`watch`](SimpleStore::watch) and
 //! [`unwatch`](SimpleStore::unwatch): it hears of every release ([`Wake::Free`](core::Wake::Free)), also of
@@ -233,6 +233,7 @@ mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod hints;
 mod job;
 mod member;
 mod operation;
@@ -243,6 +244,7 @@ mod traits;
 pub use check::{check_claim_floor, check_floor};
 pub use command::OperationKind;
 pub use error::{StoreError, StoreErrorKind, Topic};
+pub use hints::{HintQueue, HintStream};
 pub use job::{JobRecord, KeptRun, RunOutcome, RunRecord, RunReport, RunState};
 pub use member::{Changed, DrainMark, Fleet, Heartbeat, Leave, MemberEntry, MemberRecord, next_version};
 pub use operation::{

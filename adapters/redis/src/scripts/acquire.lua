@@ -1,24 +1,45 @@
 -- Takes a lease if nobody has it, or confirms (and extends) it if this owner has.
 -- KEYS: lease, high water, waiters, waiting
--- ARGV: owner, TTL in ms, floor, metadata (JSON, may be empty), handle, '1' to wait, channel
--- Returns {'granted', token} or {'held', value, remaining ms (-1: no end)}.
-local value = redis.call('GET', KEYS[1])
+-- ARGV: owner, TTL in ms, floor, the rest of the JSON object that is kept for people, handle, channel,
+--       for how long to wait beyond the TTL of whoever has it, in ms (empty: not at all)
+-- Returns {'granted', token} or {'held', value, remaining ms}, or why it can't be told:
+-- {'endless', value}, {'type', key}, {'high', value}.
+local value, wrong = read(KEYS[1])
+if wrong then
+  return wrong
+end
 if value then
   local token, owner = string.match(value, '^(%d+):([^\n]*)')
   if owner == ARGV[1] then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
     return {'granted', token}
   end
-  return {'held', value, redis.call('PTTL', KEYS[1])}
+  local remaining = redis.call('PTTL', KEYS[1])
+  if remaining < 0 then
+    return {'endless', shown(value)}
+  end
+  if ARGV[7] ~= '' then
+    register(KEYS[3], KEYS[4], ARGV[5], remaining + ARGV[7])
+  end
+  return {'held', shown(value), remaining}
+end
+local last
+last, wrong = read(KEYS[2])
+if wrong then
+  return wrong
+end
+last = last or '0'
+-- Above 2^53 numbers are not exact any more.
+if not string.match(last, '^%d+$') or tonumber(last) >= 9007199254740991 then
+  return {'high', last}
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('GET', KEYS[2]) or '0')
-local token = string.format('%.0f', math.max(last, tonumber(ARGV[3]), now - 1) + 1)
+local token = string.format('%.0f', math.max(tonumber(last), tonumber(ARGV[3]), now - 1) + 1)
+-- First the high water: if there is no memory for the lease, a number was left out, and nothing else.
 redis.call('SET', KEYS[2], token)
-local record = token .. ':' .. ARGV[1]
-if ARGV[4] ~= '' then
-  record = record .. '\n' .. ARGV[4]
-end
+local record = token .. ':' .. ARGV[1] .. '\n{"v":1,"since":' .. string.format('%.0f', now) .. ARGV[4]
 redis.call('SET', KEYS[1], record, 'PX', ARGV[2])
+forget(KEYS[3], KEYS[4], ARGV[5])
+tell(ARGV[6], 'held ' .. ARGV[5] .. ' ' .. token .. ' ' .. ARGV[2])
 return {'granted', token}

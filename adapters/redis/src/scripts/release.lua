@@ -2,7 +2,10 @@
 -- KEYS: lease, waiters, waiting
 -- ARGV: owner, token (may be empty), handle, channel
 -- Returns -1 if it is not this owner's, else how many of those who wait were chosen.
-local value = redis.call('GET', KEYS[1])
+local value, wrong = read(KEYS[1])
+if wrong and wrong.err then
+  return wrong
+end
 if not value then
   return -1
 end
@@ -11,4 +14,4 @@ if owner ~= ARGV[1] or (ARGV[2] ~= '' and ARGV[2] ~= token) then
   return -1
 end
 redis.call('DEL', KEYS[1])
-return 0
+return free(KEYS[2], KEYS[3], ARGV[3], ARGV[4])

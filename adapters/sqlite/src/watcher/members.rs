@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::Instant;
-use tenure_store::Hint;
+use tenure_store::{Hint, HintQueue};
 
 use super::{PROBES, WRITE_PATIENCE};
 use crate::clock;
 use crate::database::Database;
-use crate::hints::HintQueue;
 use crate::liveness::HandleId;
 
 /// How often the lives of the members' processes are looked at when file events tell of their ends.
