@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_store::{Hint, HintQueue, HintStream};
 use tenure_store::core::{Instant, LeaseName, Wake};
+use tenure_store::{Hint, HintQueue, HintStream};
 
 /// One store handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -186,7 +186,8 @@ impl Waiting {
         for handle in self.handles.values_mut() {
             if handle.members.is_some_and(|told| told != version) {
                 handle.members = Some(version);
-                self.to_wake.extend(handle.queue.as_ref().and_then(|queue| queue.push_without_waking(Hint::Members)));
+                self.to_wake
+                    .extend(handle.queue.as_ref().and_then(|queue| queue.push_without_waking(Hint::Members)));
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::watch::Pushes;
 
 /// A handle.
 pub(crate) struct Client {
+    pub(crate) options: RedisOptions,
     pub(crate) limits: Limits,
     pub(crate) server: Arc<Server>,
     pub(crate) pushes: Arc<Pushes>,
@@ -32,6 +33,7 @@ impl Client {
         let mut limits = Limits::DEFAULT;
         limits.clock.step = options.clock_step;
         Self {
+            options: options.clone(),
             limits,
             server: Arc::new(Server::new(options, Arc::clone(&pushes))),
             pushes,

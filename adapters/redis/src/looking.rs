@@ -54,7 +54,8 @@ impl Client {
         let mut by_route: Vec<(Route, Vec<&LeaseName>, Call)> = Vec::new();
         for name in names {
             let (route, key) = keys.lease_alone(name);
-            let place = by_route.iter().position(|(of, names, _)| *of == route && names.len() < LOOKED_AT_ONCE);
+            let place =
+                by_route.iter().position(|(of, names, _)| *of == route && names.len() < LOOKED_AT_ONCE);
             let place = place.unwrap_or_else(|| {
                 by_route.push((route, Vec::new(), Call::new()));
                 by_route.len() - 1
@@ -131,7 +132,9 @@ impl Client {
                 .await
                 .map_err(needed_for_lists)?;
             let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
-            let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else { return Err(strange(&answer)) };
+            let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {
+                return Err(strange(&answer));
+            };
             for key in keys {
                 let Value::BulkString(key) = key else { return Err(strange(&answer)) };
                 found(key);

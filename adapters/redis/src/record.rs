@@ -119,9 +119,10 @@ fn read_for_people(json: &[u8], holder: &mut Holder) -> Result<(), String> {
     };
     let text = |key: &str| match json.get(key) {
         None => Ok(None),
-        Some(value) => {
-            value.as_str().map(|text| Some(text.into())).ok_or_else(|| damaged(&format!("{key:?} is no text")))
-        }
+        Some(value) => value
+            .as_str()
+            .map(|text| Some(text.into()))
+            .ok_or_else(|| damaged(&format!("{key:?} is no text"))),
     };
     match number("v")? {
         Some(FORMAT) => {}
@@ -135,8 +136,9 @@ fn read_for_people(json: &[u8], holder: &mut Holder) -> Result<(), String> {
     holder.ttl = number("ttl")?.map(Duration::from_millis);
     holder.since = number("since")?.and_then(wall_time);
     holder.metadata.host = text("host")?;
-    holder.metadata.pid =
-        number("pid")?.map(|pid| u32::try_from(pid).map_err(|_| damaged("no process has this id"))).transpose()?;
+    holder.metadata.pid = number("pid")?
+        .map(|pid| u32::try_from(pid).map_err(|_| damaged("no process has this id")))
+        .transpose()?;
     holder.metadata.text = text("text")?;
     Ok(())
 }

@@ -41,6 +41,14 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// The settings, with which another process, or another handle, finds the same leases.
+    #[must_use]
+    pub fn options(&self) -> &RedisOptions {
+        &self.client.options
+    }
+}
+
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore").finish_non_exhaustive()

@@ -243,12 +243,7 @@ impl Client {
 }
 
 /// Subscribes to a channel, and returns once the server has confirmed it.
-async fn subscribe(
-    server: &Server,
-    route: Route,
-    channel: &[u8],
-    until: Instant,
-) -> Result<(), StoreError> {
+async fn subscribe(server: &Server, route: Route, channel: &[u8], until: Instant) -> Result<(), StoreError> {
     let mut command = redis::cmd("SUBSCRIBE");
     command.arg(channel);
     server.command(route, &command, until).await.map(drop).map_err(|mut error| {

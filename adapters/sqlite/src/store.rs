@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::channel::oneshot;
 use tenure_core::{ConfigError, Identity, JobName, LeaseName, TimerName};
 use tenure_store::{
-    DrainMark, Eviction, HintQueue, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies, RunRecord,
-    RunReport, Store, StoreError, TimerEntry,
+    DrainMark, Eviction, HintQueue, Hints, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Replies,
+    RunRecord, RunReport, Store, StoreError, TimerEntry,
 };
 
 use crate::clock;

@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use tenure_core::{Identity, Instant, JobName, LeaseName, TimerName};
 use tenure_store::{
-    Acquired, Answer, DrainMark, Eviction, HintQueue, JobRecord, LeaseRecord, Limits, MemberEntry, Operation, Outcome,
-    Renewed, Replies, RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer, TimerEntry,
-    TimerRequest,
+    Acquired, Answer, DrainMark, Eviction, HintQueue, JobRecord, LeaseRecord, Limits, MemberEntry, Operation,
+    Outcome, Renewed, Replies, RunRecord, RunReport, StoreError, StoreErrorKind, TimerAct, TimerAnswer,
+    TimerEntry, TimerRequest,
 };
 
 use crate::clock;

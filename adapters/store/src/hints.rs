@@ -234,7 +234,10 @@ mod tests {
         queue.push(free("a"));
         queue.push(free("b"));
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
-        assert_eq!([poll(), poll(), poll()], [Poll::Ready(Some(free("a"))), Poll::Ready(Some(free("b"))), Poll::Pending]);
+        assert_eq!(
+            [poll(), poll(), poll()],
+            [Poll::Ready(Some(free("a"))), Poll::Ready(Some(free("b"))), Poll::Pending]
+        );
         let owed = queue.push_without_waking(free("c"));
         assert_eq!(count.0.load(Ordering::SeqCst), 1, "that is the caller's");
         owed.expect("somebody waits").wake();

@@ -43,6 +43,10 @@
 //! also a plain function here, for whoever wants to call it in another way; it panics if the store does not
 //! have it.
 //!
+//! Where the store needs something that is not always there, such as a server, `needs: "a server of X"` between the two
+//! has every test ignored for that reason, to be run by `cargo test -- --ignored`; what stands under `ignore` is then left
+//! out altogether.
+//!
 //! | left out if | properties |
 //! |---|---|
 //! | the store has no hints | all from `a_change_of_the_members_reaches_those_who_send_heartbeats` on |
@@ -93,6 +97,9 @@ macro_rules! properties {
             ($d harness:expr, $d ignored:tt) => {
                 $($($d crate::__conformance_test!($property, $d harness, $d ignored);)*)*
             };
+            ($d harness:expr, $d needs:literal, $d ignored:tt) => {
+                $($($d crate::__conformance_test!($property, $d harness, $d needs, $d ignored);)*)*
+            };
         }
 
         #[doc(hidden)]
@@ -105,6 +112,18 @@ macro_rules! properties {
                     $d crate::conformance::$property(&$d harness);
                 }
             };)*)*
+            // Whoever runs what is ignored because it needs something must not meet what can't be run at all.
+            $($(($property, $d harness:expr, $d needs:literal, { $property: $d reason:literal, $d($d rest:tt)* }) => {};)*)*
+            ($d property:ident, $d harness:expr, $d needs:literal, { $d other:ident: $d reason:literal, $d($d rest:tt)* }) => {
+                $d crate::__conformance_test!($d property, $d harness, $d needs, { $d($d rest)* });
+            };
+            ($d property:ident, $d harness:expr, $d needs:literal, {}) => {
+                #[test]
+                #[ignore = $d needs]
+                fn $d property() {
+                    $d crate::conformance::$d property(&$d harness);
+                }
+            };
             ($d property:ident, $d harness:expr, { $d other:ident: $d reason:literal, $d($d rest:tt)* }) => {
                 $d crate::__conformance_test!($d property, $d harness, { $d($d rest)* });
             };
@@ -258,6 +277,13 @@ properties! { $
 macro_rules! conformance {
     ($harness:expr $(,)?) => {
         $crate::conformance!($harness, ignore: {});
+    };
+    ($harness:expr, needs: $needs:literal, ignore: { $($property:ident: $reason:literal),* $(,)? } $(,)?) => {
+        $(
+            #[allow(unused_imports)]
+            use $crate::conformance::$property as _;
+        )*
+        $crate::__conformance_tests!($harness, $needs, { $($property: $reason,)* });
     };
     ($harness:expr, ignore: { $($property:ident: $reason:literal),* $(,)? } $(,)?) => {
         // A name that is no property does not compile.
