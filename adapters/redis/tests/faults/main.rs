@@ -1,6 +1,6 @@
 //! What happens to leases when the server, or the way to it, is in trouble.
 
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 mod ops;
 

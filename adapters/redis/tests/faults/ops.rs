@@ -11,26 +11,26 @@ use tenure_store::{
 };
 
 /// Long enough for a machine under load; nothing waits this long when all is well.
-pub const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// For requests that are not to be answered.
-pub const SHORT: Duration = Duration::from_millis(200);
+pub(crate) const SHORT: Duration = Duration::from_millis(200);
 /// Longer than any test.
-pub const TTL: Duration = Duration::from_secs(300);
+pub(crate) const TTL: Duration = Duration::from_secs(300);
 
-pub fn store(url: &str) -> RedisStore {
+pub(crate) fn store(url: &str) -> RedisStore {
     RedisStore::from_url(url).unwrap()
 }
 
-pub fn name(text: &str) -> LeaseName {
+pub(crate) fn name(text: &str) -> LeaseName {
     LeaseName::new(text).unwrap()
 }
 
 /// The owner of acquisition `n` of one process.
-pub fn owner(n: u64) -> Owner {
+pub(crate) fn owner(n: u64) -> Owner {
     Identity::new("test", Incarnation::new(1)).unwrap().owner(Acquisition(n))
 }
 
-pub async fn run(store: &RedisStore, operation: impl Into<Operation>) -> Result<Answer, StoreError> {
+pub(crate) async fn run(store: &RedisStore, operation: impl Into<Operation>) -> Result<Answer, StoreError> {
     let (sender, receiver) = oneshot::channel();
     let mut sender = Some(sender);
     let replies = Replies::new(1, move |_, outcome| {
@@ -41,7 +41,7 @@ pub async fn run(store: &RedisStore, operation: impl Into<Operation>) -> Result<
     receiver.await.expect("an outcome")
 }
 
-pub fn request(lease: &str, owner: Owner, timeout: Duration) -> Acquire {
+pub(crate) fn request(lease: &str, owner: Owner, timeout: Duration) -> Acquire {
     Acquire {
         name: name(lease),
         owner,
@@ -53,7 +53,7 @@ pub fn request(lease: &str, owner: Owner, timeout: Duration) -> Acquire {
     }
 }
 
-pub async fn acquire(
+pub(crate) async fn acquire(
     store: &RedisStore,
     lease: &str,
     n: u64,
@@ -65,14 +65,14 @@ pub async fn acquire(
     }
 }
 
-pub async fn granted(store: &RedisStore, lease: &str, n: u64) -> Token {
+pub(crate) async fn granted(store: &RedisStore, lease: &str, n: u64) -> Token {
     match acquire(store, lease, n, LONG).await {
         Ok(Acquired::Granted(token)) => token,
         other => panic!("{lease}: {other:?}"),
     }
 }
 
-pub async fn renew(
+pub(crate) async fn renew(
     store: &RedisStore,
     lease: &str,
     n: u64,
@@ -86,7 +86,7 @@ pub async fn renew(
     }
 }
 
-pub async fn release(
+pub(crate) async fn release(
     store: &RedisStore,
     lease: &str,
     n: u64,
@@ -101,7 +101,7 @@ pub async fn release(
 }
 
 /// Asks until it is so, and says how often it was not.
-pub async fn until_renewed(store: &RedisStore, lease: &str, n: u64, token: Token) -> u32 {
+pub(crate) async fn until_renewed(store: &RedisStore, lease: &str, n: u64, token: Token) -> u32 {
     let start = tenure_store::clock::now();
     let mut failures = 0;
     loop {
@@ -120,9 +120,22 @@ pub async fn until_renewed(store: &RedisStore, lease: &str, n: u64, token: Token
 }
 
 /// The error, which is of this kind and says this.
-pub fn fails<T: std::fmt::Debug>(result: Result<T, StoreError>, kind: StoreErrorKind, says: &str) -> String {
+pub(crate) fn fails<T: std::fmt::Debug>(
+    result: Result<T, StoreError>,
+    kind: StoreErrorKind,
+    says: &str,
+) -> String {
     let error = result.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");
     assert!(error.message.contains(says), "{says:?} is not in: {error}");
     error.message
+}
+
+/// How many connections of this process lead to a port of this machine.
+pub(crate) fn connections_to(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let remote = format!(":{port:04X}");
+    let fields = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // Established; what we have closed and the other side has not is in another state.
+    fields.filter(|fields| fields[2].ends_with(&remote) && fields[3] == "01").count()
 }

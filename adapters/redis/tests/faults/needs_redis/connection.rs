@@ -9,7 +9,9 @@ use tenure_servers::{Proxy, Redis, eventually};
 use tenure_store::StoreErrorKind::{Transient, Unknown};
 use tenure_store::{Acquired, Released, Renewed, clock};
 
-use crate::ops::{LONG, SHORT, acquire, fails, granted, release, renew, store, until_renewed};
+use crate::ops::{
+    LONG, SHORT, acquire, connections_to, fails, granted, release, renew, store, until_renewed,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs redis"]
@@ -92,7 +94,7 @@ async fn a_half_open_connection_is_replaced_after_two_silences() {
     }
     assert_eq!(renew(&store, "a", 1, token, LONG).await, Ok(Renewed::Renewed));
     assert_eq!(proxy.accepted(), 2);
-    eventually("the dead connection to be closed", || (proxy.open() == 1).then_some(()));
+    eventually("the dead connection to be closed", || (connections_to(proxy.port()) == 1).then_some(()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
