@@ -123,12 +123,6 @@ impl Keys {
         format!("{}!wake:{name}", self.prefix).into_bytes()
     }
 
-    /// The lease that a channel is about; `None` for a channel that is none of ours.
-    pub(crate) fn lease_of_channel(&self, channel: &[u8]) -> Option<LeaseName> {
-        let channel = str::from_utf8(channel).ok()?;
-        LeaseName::new(channel.strip_prefix(&*self.prefix)?.strip_prefix("!wake:")?).ok()
-    }
-
     fn route(&self, name: &str) -> Route {
         match self.layout {
             Layout::Single => Route(0),
