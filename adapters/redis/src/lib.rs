@@ -9,7 +9,9 @@
 
 mod batch;
 mod client;
+mod connect;
 mod error;
+mod greeting;
 mod keys;
 mod leases;
 mod link;
@@ -20,6 +22,7 @@ mod options;
 mod record;
 mod runs;
 mod script;
+mod sentinel;
 mod server;
 mod sleep;
 mod store;

@@ -22,6 +22,7 @@ use tenure_core::{Instant, LeaseName, Token, Wake};
 use tenure_store::{Hint, HintQueue, HintStream, Hints, StoreError, StoreErrorKind, clock};
 
 use crate::client::Client;
+use crate::keys::Route;
 use crate::leases::WAITER_GRACE;
 use crate::looking::PATIENCE;
 use crate::record::millis;
@@ -53,6 +54,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Watched {
     name: LeaseName,
+    route: Route,
     /// The last answer was that somebody has it who may tell nobody of the end.
     foreign: bool,
 }
@@ -162,7 +164,7 @@ impl Client {
         let keys = self.server.keys(until).await?;
         let of = keys.lease(name);
         // Before it is subscribed to: if the connection is lost meanwhile it belongs to what is to be subscribed to again.
-        let watched = Watched { name: name.clone(), foreign: false };
+        let watched = Watched { name: name.clone(), route: of.route, foreign: false };
         self.pushes.lock().leases.insert(of.channel.clone(), watched);
         self.pushes.upkeep.wake();
         let call = Call::new()
@@ -172,7 +174,7 @@ impl Client {
             .arg(&self.handle)
             .arg(millis(WAITER_GRACE));
         let (heard, registered) = join(
-            subscribe(&self.server, std::slice::from_ref(&of.channel), until),
+            subscribe(&self.server, of.route, &of.channel, until),
             self.server.run(of.route, &script::WATCH, &call, until),
         )
         .await;
@@ -202,9 +204,11 @@ impl Client {
             return;
         }
         let call = Call::new().key(of.waiters).key(of.waiting).arg(&self.handle);
+        let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
+        unsubscribe.arg(&of.channel);
         // Where it fails there is no subscription any more, and who does not come back is soon forgotten.
         let _ = join(
-            self.server.unsubscribe(std::slice::from_ref(&of.channel), until),
+            self.server.command(of.route, &unsubscribe, until),
             self.server.run(of.route, &script::UNWATCH, &call, until),
         )
         .await;
@@ -216,18 +220,19 @@ impl Client {
 
     /// Listens to changes of the members; to be called before the first heartbeat, and whenever it was not told. Whoever
     /// may not listen hears nothing.
-    pub(crate) async fn hear_members(&self, channel: Vec<u8>, until: Instant) -> Result<(), StoreError> {
-        let new = {
-            let mut state = self.pushes.lock();
-            let new = state.members.is_none();
-            state.members.get_or_insert_with(|| (channel.clone(), 0));
-            new
-        };
-        if !new {
+    pub(crate) async fn hear_members(
+        &self,
+        route: Route,
+        channel: Vec<u8>,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        let before = self.pushes.lock().members.replace((channel.clone(), 0));
+        if before.is_some() {
+            self.pushes.lock().members = before;
             return Ok(());
         }
         self.pushes.upkeep.wake();
-        match subscribe(&self.server, &[channel], until).await {
+        match subscribe(&self.server, route, &channel, until).await {
             Err(error) if error.kind != StoreErrorKind::Rejected => {
                 self.pushes.lock().members = None;
                 Err(error)
@@ -237,9 +242,11 @@ impl Client {
     }
 }
 
-/// Subscribes to channels, and returns once the server has confirmed all.
-async fn subscribe(server: &Server, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
-    server.subscribe(channels, until).await.map_err(|mut error| {
+/// Subscribes to a channel, and returns once the server has confirmed it.
+async fn subscribe(server: &Server, route: Route, channel: &[u8], until: Instant) -> Result<(), StoreError> {
+    let mut command = redis::cmd("SUBSCRIBE");
+    command.arg(channel);
+    server.command(route, &command, until).await.map(drop).map_err(|mut error| {
         if error.kind == StoreErrorKind::Rejected {
             error.message += "; to be woken by a release the user needs the permission +subscribe and the channels of the \
                               prefix (&prefix*); without them waiters sleep until the TTL is over";

@@ -1,15 +1,17 @@
 //! What keeps the hints coming.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::{Either, select};
+use futures::stream;
 use redis::Value;
-use tenure_core::{Instant, Wake};
+use tenure_core::{Instant, LeaseName, Wake};
 use tenure_store::{Hint, StoreError, StoreErrorKind, clock};
 
 use super::{Pushes, subscribe};
@@ -60,7 +62,7 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
             }
         } else if listening && now >= ping_at {
             // One that did not answer is asked again at once: whether it is of use any more is decided over there.
-            let answered = server.ping(clock::now() + PING_TIMEOUT).await.is_ok();
+            let answered = ping(&server, &pushes).await;
             ping_at = clock::now() + if answered { PING_EVERY } else { BACKOFF.0 };
         } else if foreign && now >= look_at {
             // What can't be told now is asked again.
@@ -97,12 +99,21 @@ async fn something_to_do(pushes: &Pushes, at: Option<Instant>) {
 
 /// Subscribes to everything again; `false` if that did not work.
 async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
-    let channels: Vec<Vec<u8>> = {
+    let until = clock::now() + PATIENCE;
+    // What is rejected here is the login, which may be mended.
+    if server.keys(until).await.is_err() {
+        return false;
+    }
+    let mut channels: Vec<(Route, Vec<u8>)> = {
         let state = pushes.lock();
-        state.leases.keys().chain(state.members.iter().map(|(channel, _)| channel)).cloned().collect()
+        let leases = state.leases.iter().map(|(channel, lease)| (lease.route, channel.clone()));
+        leases.chain(state.members.iter().map(|(channel, _)| (Route(0), channel.clone()))).collect()
     };
-    for channels in channels.chunks(AT_ONCE) {
-        match subscribe(server, channels, clock::now() + PATIENCE).await {
+    let mut heard = stream::iter(channels.drain(..))
+        .map(|(route, channel)| async move { subscribe(server, route, &channel, until).await })
+        .buffer_unordered(AT_ONCE);
+    while let Some(subscribed) = heard.next().await {
+        match subscribed {
             Ok(()) => {}
             // Nor will it be allowed the next time.
             Err(error) if error.kind == StoreErrorKind::Rejected => {}
@@ -112,28 +123,37 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
     true
 }
 
+/// Asks each connection on which something is listened to whether it lives.
+async fn ping(server: &Server, pushes: &Pushes) -> bool {
+    let routes: BTreeSet<Route> = {
+        let state = pushes.lock();
+        state.leases.values().map(|lease| lease.route).chain(state.members.iter().map(|_| Route(0))).collect()
+    };
+    let (command, until) = (redis::cmd("PING"), clock::now() + PING_TIMEOUT);
+    let answers = routes.into_iter().map(|route| server.command(route, &command, until));
+    futures::future::join_all(answers).await.iter().all(Result::is_ok)
+}
+
 /// Looks at the leases whose holders may tell nobody of the end, and hints at those that nobody has any more.
 async fn look_for_the_end(server: &Server, pushes: &Pushes) -> Result<(), StoreError> {
     let until = clock::now() + PING_TIMEOUT;
     let keys = server.keys(until).await?;
-    let mut by_route: BTreeMap<Route, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+    let mut by_route: BTreeMap<Route, Vec<(Vec<u8>, LeaseName)>> = BTreeMap::new();
     for (channel, lease) in pushes.lock().leases.iter().filter(|(_, lease)| lease.foreign) {
-        let (route, key) = keys.lease_alone(&lease.name);
-        by_route.entry(route).or_default().push((channel.clone(), key));
+        by_route.entry(lease.route).or_default().push((channel.clone(), lease.name.clone()));
     }
     for (route, leases) in by_route {
         for leases in leases.chunks(AT_ONCE) {
             let mut call = Call::new();
-            leases.iter().for_each(|(_, key)| call.push_key(key));
+            leases.iter().for_each(|(_, name)| call.push_key(&keys.lease_alone(name).1));
             let Value::Array(found) = server.run(route, &script::LOOK, &call, until).await? else { continue };
-            for ((channel, _), _) in leases.iter().zip(&found).filter(|(_, found)| is_free(found)) {
+            for ((channel, name), _) in leases.iter().zip(&found).filter(|(_, found)| is_free(found)) {
                 let mut state = pushes.lock();
                 let Some(lease) = state.leases.get_mut(channel) else { continue };
                 // Once told, until somebody of that kind has it again.
                 if std::mem::take(&mut lease.foreign) {
-                    let hint = Hint::Lease { name: lease.name.clone(), wake: Wake::Free { chosen: false } };
                     drop(state);
-                    pushes.hints.push(hint);
+                    pushes.hints.push(Hint::Lease { name: name.clone(), wake: Wake::Free { chosen: false } });
                 }
             }
         }
