@@ -4,21 +4,17 @@ use std::sync::Arc;
 
 use tenure_core::{JobName, LeaseName, TimerName};
 
+pub(crate) use crate::tags::Route;
+
 /// How keys are laid out, which follows from the server's own mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One server holds all keys: standalone, or what Sentinel watches over.
     Single,
-    /// A Cluster: a key has one of [`TAGS`] in braces, so that all that one script touches lies in one slot.
+    /// A Cluster: a key has one of [the tags](crate::tags::TAGS) in braces, so that all that one script touches lies
+    /// in one slot.
     Cluster,
 }
-
-/// Which of the [`TAGS`] a key has. A server alone has them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Route(pub(crate) u8);
-
-/// How many hash tags there are in a Cluster.
-pub(crate) const TAGS: u8 = 64;
 
 /// The names of one store's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +110,7 @@ impl Keys {
 
     /// A key of which there is one in the whole store: all that is about members.
     pub(crate) fn fleet(&self, kind: &str) -> (Route, Vec<u8>) {
-        let route = Route(0);
+        let route = Route::FIRST;
         (route, self.key(&format!("!{kind}"), route, ""))
     }
 
@@ -125,8 +121,8 @@ impl Keys {
 
     fn route(&self, name: &str) -> Route {
         match self.layout {
-            Layout::Single => Route(0),
-            Layout::Cluster => Route((name.bytes().map(u32::from).sum::<u32>() % u32::from(TAGS)) as u8),
+            Layout::Single => Route::FIRST,
+            Layout::Cluster => Route::of(name),
         }
     }
 
@@ -141,7 +137,7 @@ impl Keys {
         key.extend_from_slice(self.prefix.as_bytes());
         key.extend_from_slice(kind.as_bytes());
         if self.layout == Layout::Cluster {
-            key.extend_from_slice(format!("{{{}}}:", route.0).as_bytes());
+            key.extend_from_slice(format!("{{{}}}:", route.tag()).as_bytes());
         }
         key.extend_from_slice(name.as_bytes());
     }

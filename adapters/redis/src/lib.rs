@@ -26,6 +26,7 @@ mod sentinel;
 mod server;
 mod sleep;
 mod store;
+mod tags;
 mod timers;
 mod watch;
 
