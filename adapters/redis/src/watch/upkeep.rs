@@ -103,7 +103,7 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
     let mut channels: Vec<(Route, Vec<u8>)> = {
         let state = pushes.lock();
         let leases = state.leases.iter().map(|(channel, lease)| (lease.route, channel.clone()));
-        leases.chain(state.members.iter().map(|(channel, _)| (Route(0), channel.clone()))).collect()
+        leases.chain(state.members.iter().map(|(channel, _)| (Route::FIRST, channel.clone()))).collect()
     };
     let mut heard = stream::iter(channels.drain(..))
         .map(|(route, channel)| async move { subscribe(server, route, &channel, until).await })
@@ -123,7 +123,7 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
 async fn ping(server: &Server, pushes: &Pushes) -> bool {
     let routes: BTreeSet<Route> = {
         let state = pushes.lock();
-        state.leases.values().map(|lease| lease.route).chain(state.members.iter().map(|_| Route(0))).collect()
+        state.leases.values().map(|lease| lease.route).chain(state.members.iter().map(|_| Route::FIRST)).collect()
     };
     let (command, until) = (redis::cmd("PING"), clock::now() + PING_TIMEOUT);
     let answers = routes.into_iter().map(|route| server.command(route, &command, until));
