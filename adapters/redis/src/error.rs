@@ -12,7 +12,9 @@
 //! | TLS, a certificate, an answer in another protocol | rejected |
 //! | a connection that ends, or stays silent, with the request under way | unknown |
 
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerError, Value};
 use tenure_store::StoreError;
@@ -179,8 +181,7 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
     if let Ok(answer) = ServerError::try_from(error.clone()) {
         return refused(address, &answer);
     }
-    let source = std::error::Error::source(error);
-    let io = source.and_then(|source| source.downcast_ref::<io::Error>());
+    let io = io_error(error);
     let says = |what: &str| format!("can't connect to {address}: {}{what}", plain(error));
     match error.kind() {
         ErrorKind::RESP3NotSupported => {
@@ -211,6 +212,15 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
     }
 }
 
+/// What the system, or TLS, said. The library hands it out within a shared pointer.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let source = error.source()?;
+    match source.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        Some(shared) => shared.downcast_ref(),
+        None => source.downcast_ref(),
+    }
+}
+
 /// A request whose connection failed. It may have been executed.
 pub(crate) fn lost(address: &str, error: &RedisError) -> StoreError {
     StoreError::unknown(format!("the connection to {address} failed: {}", plain(error)))
@@ -226,3 +236,6 @@ fn plain(error: &RedisError) -> String {
 pub(crate) fn strange(answer: &Value) -> StoreError {
     StoreError::unsupported(format!("the server gave an answer that can't be: {answer:?}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ use tenure_store::StoreError;
 use crate::connect::{Connecting, Way};
 use crate::error::{Failed, lost, wants_another_connection};
 use crate::greeting::Eviction;
-use crate::link::{Asked, Handle, Health, Link};
+use crate::link::{Asked, Health, Link};
 use crate::sleep::before;
 use crate::watch::Pushes;
 
@@ -100,32 +100,6 @@ impl Node {
         let asked = link.health.asked();
         let answer = before(until, link.handle.send_all(commands)).await;
         self.inner.judge(&link, answer.ok_or(asked))
-    }
-
-    /// Subscribes the connection to channels; all are confirmed when it returns. It returns the connection's number.
-    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<u64, Failed> {
-        let link = self.connected(until).await.map_err(Failed::not_connected)?;
-        let Handle::Own(mut connection) = link.handle.clone() else { return Err(no_pushes()) };
-        let asked = link.health.asked();
-        let answer = before(until, connection.subscribe(channels)).await;
-        let answer = answer.map(|answer| answer.map(|()| Value::Okay)).ok_or(asked);
-        self.inner.judge(&link, answer).map(|_| link.generation)
-    }
-
-    /// Ends subscriptions.
-    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), Failed> {
-        let link = self.connected(until).await.map_err(Failed::not_connected)?;
-        let Handle::Own(mut connection) = link.handle.clone() else { return Err(no_pushes()) };
-        let asked = link.health.asked();
-        let answer = before(until, connection.unsubscribe(channels)).await;
-        let answer = answer.map(|answer| answer.map(|()| Value::Okay)).ok_or(asked);
-        self.inner.judge(&link, answer).map(drop)
-    }
-
-    /// Asks whether the server is there; for those who only listen. Without an answer, ask again at once: the second
-    /// silence replaces the connection.
-    pub(crate) async fn ping(&self, until: Instant) -> Result<(), Failed> {
-        self.request(&redis::cmd("PING"), until).await.map(drop)
     }
 
     /// The connection, made first if there is none.
@@ -340,8 +314,4 @@ fn pause_after(failures: u32) -> Duration {
 
 fn closed() -> StoreError {
     StoreError::rejected("the store was closed; open it again")
-}
-
-fn no_pushes() -> Failed {
-    Failed::not_connected(StoreError::unsupported("the program's own connection brings no hints"))
 }

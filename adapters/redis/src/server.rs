@@ -93,24 +93,6 @@ impl Server {
         Ok(self.send(route, command, until).await?)
     }
 
-    /// Subscribes to channels; all are confirmed when it returns. What comes, and that the connection was lost, goes to
-    /// [`Pushes::push`].
-    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
-        self.any().subscribe(channels, until).await?;
-        Ok(())
-    }
-
-    /// Ends subscriptions.
-    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
-        Ok(self.any().unsubscribe(channels, until).await?)
-    }
-
-    /// Sees to it that the connection that hears is there and answers: for those who only listen. Ask again at once if
-    /// no answer comes: the second silence replaces the connection.
-    pub(crate) async fn ping(&self, until: Instant) -> Result<(), StoreError> {
-        Ok(self.any().ping(until).await?)
-    }
-
     async fn send(&self, _route: Route, command: &Cmd, until: Instant) -> Result<Value, Failed> {
         self.any().request(command, until).await
     }

@@ -106,6 +106,10 @@ impl Config {
         self.flavour(Flavour::Valkey)
     }
 
+    pub(crate) fn chosen_flavour(&self) -> Flavour {
+        self.flavour
+    }
+
     /// With a setting as its configuration file would have it, such as `.set("maxmemory", "4mb")`; a value is one
     /// argument or several, parted by spaces, unless it is empty.
     #[must_use]

@@ -100,6 +100,10 @@ async fn something_to_do(pushes: &Pushes, at: Option<Instant>) {
 /// Subscribes to everything again; `false` if that did not work.
 async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
     let until = clock::now() + PATIENCE;
+    // What is rejected here is the login, which may be mended.
+    if server.keys(until).await.is_err() {
+        return false;
+    }
     let mut channels: Vec<(Route, Vec<u8>)> = {
         let state = pushes.lock();
         let leases = state.leases.iter().map(|(channel, lease)| (lease.route, channel.clone()));
