@@ -4,25 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
 use crate::error::store_error;
+use crate::options::Endpoint;
 use crate::sleep::before;
 use crate::watch::Pushes;
 
 /// A server.
 pub(crate) struct Node {
-    info: ConnectionInfo,
+    endpoint: Endpoint,
     connect_timeout: Duration,
     pushes: Arc<Pushes>,
     connection: futures::lock::Mutex<Option<MultiplexedConnection>>,
 }
 
 impl Node {
-    pub(crate) fn new(info: ConnectionInfo, connect_timeout: Duration, pushes: Arc<Pushes>) -> Self {
-        Self { info, connect_timeout, pushes, connection: futures::lock::Mutex::new(None) }
+    pub(crate) fn new(endpoint: Endpoint, connect_timeout: Duration, pushes: Arc<Pushes>) -> Self {
+        Self { endpoint, connect_timeout, pushes, connection: futures::lock::Mutex::new(None) }
     }
 
     /// Has one command carried out, connecting first if that is needed.
@@ -54,7 +55,7 @@ impl Node {
                 Ok::<(), ()>(())
             });
         let failed = |error| StoreError::transient(format!("can't connect: {error}"));
-        let client = Client::open(self.info.clone()).map_err(failed)?;
+        let client = Client::open(self.endpoint.connection_info()?).map_err(failed)?;
         let connected = before(until, client.get_multiplexed_async_connection_with_config(&config)).await;
         let new =
             connected.ok_or_else(|| StoreError::transient("connecting takes too long"))?.map_err(failed)?;

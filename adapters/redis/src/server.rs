@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, ProtocolVersion, Value};
+use redis::{Cmd, Value};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
@@ -20,13 +20,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
-        let info = match &options.target {
-            Target::Server(info) => info.clone(),
-            Target::Sentinel { server, .. } => server.clone(),
-            Target::Cluster(nodes) => nodes[0].clone(),
+        let endpoint = match options.target() {
+            Target::Server(endpoint) | Target::Sentinel { server: endpoint, .. } => endpoint,
+            Target::Cluster(mut nodes) => nodes.swap_remove(0),
         };
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let node = Node::new(info.set_redis_settings(settings), options.connect_timeout, pushes);
+        let node = Node::new(endpoint, options.connect_timeout, pushes);
         Self { keys: Arc::new(Keys::new(Arc::clone(&options.prefix), Layout::Single)), node }
     }
 
