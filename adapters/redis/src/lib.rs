@@ -10,6 +10,7 @@
 mod batch;
 mod client;
 mod error;
+mod json;
 mod keys;
 mod leases;
 mod link;
@@ -18,6 +19,7 @@ mod members;
 mod node;
 mod options;
 mod record;
+mod reply;
 mod runs;
 mod script;
 mod server;
