@@ -12,7 +12,9 @@
 //! | TLS, a certificate, an answer in another protocol | rejected |
 //! | a connection that ends, or stays silent, with the request under way | unknown |
 
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError, ServerError, Value};
 use tenure_store::StoreError;
@@ -100,11 +102,11 @@ pub(crate) fn code(answer: &ServerError) -> &str {
 
 /// Whether this answer says that the connection leads to the wrong server, or is not what it was.
 pub(crate) fn wants_another_connection(answer: &ServerError) -> bool {
-    matches!(code(answer), "READONLY" | "MASTERDOWN" | "NOAUTH" | "LOADING")
+    matches!(code(answer), "READONLY" | "MASTERDOWN" | "NOAUTH")
 }
 
 /// An answer that says that it was not done.
-fn refused(address: &str, answer: &ServerError) -> StoreError {
+pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
     let code = code(answer);
     let words = words(answer);
     let at = format!("{words} ({address})");
@@ -146,7 +148,10 @@ fn refused(address: &str, answer: &ServerError) -> StoreError {
         _ if lower.contains("max number of clients") => StoreError::transient(format!(
             "{at}; raise its maxclients, or find who holds so many connections"
         )),
-        _ if lower.contains("acl failure") || lower.contains("no permissions to") => {
+        _ if lower.contains("acl failure")
+            || lower.contains("no permissions to")
+            || lower.contains("the user executing the script") =>
+        {
             StoreError::rejected(format!("{at}; {NO_PERMISSION}"))
         }
         _ if lower.contains("unknown command") || lower.contains("unknown redis command") => {
@@ -176,8 +181,7 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
     if let Ok(answer) = ServerError::try_from(error.clone()) {
         return refused(address, &answer);
     }
-    let source = std::error::Error::source(error);
-    let io = source.and_then(|source| source.downcast_ref::<io::Error>());
+    let io = io_error(error);
     let says = |what: &str| format!("can't connect to {address}: {}{what}", plain(error));
     match error.kind() {
         ErrorKind::RESP3NotSupported => {
@@ -188,6 +192,8 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
             "; what answers there does not speak the protocol of Redis, or wants TLS (rediss://)",
         )),
         ErrorKind::Client | ErrorKind::InvalidClientConfig => StoreError::rejected(says("")),
+        // In the handshake only the choice of the database is put into the library's own words.
+        ErrorKind::Server(_) => StoreError::rejected(says("; a Cluster has only database 0")),
         _ => match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData) if error.to_string().contains("certificate") => {
                 StoreError::rejected(says(
@@ -201,8 +207,25 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
             Some(io::ErrorKind::PermissionDenied) => {
                 StoreError::rejected(says("; may this user use the socket?"))
             }
+            Some(
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof,
+            ) => {
+                // Its own words, if it said any, were lost with the connection.
+                StoreError::transient(says(
+                    "; it closed the connection at once: too many clients, or does it want TLS (rediss://)?",
+                ))
+            }
             _ => StoreError::transient(says("")),
         },
+    }
+}
+
+/// What the system, or TLS, said. The library hands it out within a shared pointer.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let source = error.source()?;
+    match source.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
+        Some(shared) => shared.downcast_ref(),
+        None => source.downcast_ref(),
     }
 }
 
@@ -221,3 +244,6 @@ fn plain(error: &RedisError) -> String {
 pub(crate) fn strange(answer: &Value) -> StoreError {
     StoreError::unsupported(format!("the server gave an answer that can't be: {answer:?}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,21 +4,17 @@ use std::sync::Arc;
 
 use tenure_core::{JobName, LeaseName, TimerName};
 
+pub(crate) use crate::tags::Route;
+
 /// How keys are laid out, which follows from the server's own mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// One server holds all keys: standalone, or what Sentinel watches over.
     Single,
-    /// A Cluster: a key has one of [`TAGS`] in braces, so that all that one script touches lies in one slot.
+    /// A Cluster: a key has one of [the tags](crate::tags::TAGS) in braces, so that all that one script touches lies
+    /// in one slot.
     Cluster,
 }
-
-/// Which of the [`TAGS`] a key has. A server alone has them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Route(pub(crate) u8);
-
-/// How many hash tags there are in a Cluster.
-pub(crate) const TAGS: u8 = 64;
 
 /// The names of one store's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +131,7 @@ impl Keys {
 
     /// All that is about members: there is one of each of these in the whole store.
     pub(crate) fn fleet(&self) -> FleetKeys {
-        let route = Route(0);
+        let route = Route::FIRST;
         FleetKeys {
             route,
             records: self.key("!members", route, ""),
@@ -151,16 +147,10 @@ impl Keys {
         format!("{}!wake:{name}", self.prefix).into_bytes()
     }
 
-    /// The lease that a channel is about; `None` for a channel that is none of ours.
-    pub(crate) fn lease_of_channel(&self, channel: &[u8]) -> Option<LeaseName> {
-        let channel = str::from_utf8(channel).ok()?;
-        LeaseName::new(channel.strip_prefix(&*self.prefix)?.strip_prefix("!wake:")?).ok()
-    }
-
     fn route(&self, name: &str) -> Route {
         match self.layout {
-            Layout::Single => Route(0),
-            Layout::Cluster => Route((name.bytes().map(u32::from).sum::<u32>() % u32::from(TAGS)) as u8),
+            Layout::Single => Route::FIRST,
+            Layout::Cluster => Route::of(name),
         }
     }
 
@@ -175,8 +165,39 @@ impl Keys {
         key.extend_from_slice(self.prefix.as_bytes());
         key.extend_from_slice(kind.as_bytes());
         if self.layout == Layout::Cluster {
-            key.extend_from_slice(format!("{{{}}}:", route.0).as_bytes());
+            key.extend_from_slice(format!("{{{}}}:", route.tag()).as_bytes());
         }
         key.extend_from_slice(name.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_in_keys_are_those_that_the_keys_were_made_of() {
+        for layout in [Layout::Single, Layout::Cluster] {
+            let keys = Keys::new("te.nure-1_x".into(), layout);
+            for name in ["a", ":", "}:", "{x}", "{0}:a", "!waiters:a", "a:b", "\0", "ä*?[x]\\"] {
+                let (_, key) = keys.lease_alone(&LeaseName::new(name).unwrap());
+                assert_eq!(keys.name_in(":", &key), Some(name), "{layout:?}");
+                assert_eq!(keys.name_in("!timer:", &key), None, "{layout:?}");
+                let (_, timer) = keys.timer(&TimerName::new(name).unwrap());
+                assert_eq!((keys.name_in("!timer:", &timer), keys.name_in(":", &timer)), (Some(name), None));
+            }
+            for foreign in [&b"te.nure-1_xy:a"[..], b"tenure-1_x:a", b"te.nure-1_x", b"te.nure-1_x:\xff", b""]
+            {
+                assert_eq!(keys.name_in(":", foreign), None, "{layout:?}");
+            }
+        }
+        let keys = Keys::new("t".into(), Layout::Cluster);
+        let (_, key) = keys.lease_alone(&LeaseName::new("b").unwrap());
+        let of_another_tag = String::from_utf8(key).unwrap().replace('b', "c");
+        assert_eq!(
+            keys.name_in(":", of_another_tag.as_bytes()),
+            None,
+            "no lease has this name under this tag"
+        );
     }
 }

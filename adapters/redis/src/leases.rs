@@ -112,7 +112,7 @@ impl Client {
             call.push_arg(&mine[..]);
             asked += 1;
         }
-        let answer = self.server.run(route.unwrap_or(Route(0)), &script::RENEW, &call, until).await?;
+        let answer = self.server.run(route.unwrap_or(Route::FIRST), &script::RENEW, &call, until).await?;
         let Value::Array(lost) = &answer else { return Err(strange(&answer)) };
         let place = |index: &Value| match index {
             Value::Int(index) => usize::try_from(*index - 1).ok().filter(|place| *place < asked),

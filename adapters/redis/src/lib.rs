@@ -9,7 +9,9 @@
 
 mod batch;
 mod client;
+mod connect;
 mod error;
+mod greeting;
 mod json;
 mod keys;
 mod leases;
@@ -22,9 +24,11 @@ mod record;
 mod reply;
 mod runs;
 mod script;
+mod sentinel;
 mod server;
 mod sleep;
 mod store;
+mod tags;
 mod timers;
 mod watch;
 

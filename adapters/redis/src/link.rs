@@ -1,66 +1,14 @@
 //! One connection: made, greeted, and watched for whether it answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, RedisResult, Value};
 use tenure_core::Instant;
 use tenure_store::clock;
 
-/// What a server says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Greeting {
-    pub(crate) mode: Mode,
-    pub(crate) role: Role,
-    /// Which program it is: `redis`, `valkey`.
-    pub(crate) server: String,
-    pub(crate) version: String,
-}
-
-/// How a server keeps its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Alone, or as the primary or a replica of a pair.
-    Standalone,
-    /// As a node of a Cluster.
-    Cluster,
-    /// Not at all: it watches over others.
-    Sentinel,
-}
-
-/// Whether a server takes writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Primary,
-    Replica,
-}
-
-impl Greeting {
-    /// Reads the answer to HELLO: a map, or a flat list in the older protocol.
-    pub(crate) fn read(answer: &Value) -> Option<Self> {
-        let pairs: Vec<(&Value, &Value)> = match answer {
-            Value::Map(pairs) => pairs.iter().map(|(key, value)| (key, value)).collect(),
-            Value::Array(flat) => flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect(),
-            _ => return None,
-        };
-        let field = |name: &str| {
-            let (_, value) = pairs.iter().find(|(key, _)| text(key).is_some_and(|key| key == name))?;
-            text(value)
-        };
-        let mode = match field("mode")? {
-            "cluster" => Mode::Cluster,
-            "sentinel" => Mode::Sentinel,
-            _ => Mode::Standalone,
-        };
-        let role = match field("role") {
-            Some("replica" | "slave") => Role::Replica,
-            _ => Role::Primary,
-        };
-        let owned = |name| field(name).unwrap_or_default().to_owned();
-        Some(Self { mode, role, server: owned("server"), version: owned("version") })
-    }
-}
+use crate::greeting::Greeting;
 
 /// A text of the server, whichever kind of string it comes as.
 pub(crate) fn text(value: &Value) -> Option<&str> {
@@ -78,7 +26,7 @@ pub(crate) struct Link {
     pub(crate) address: String,
     pub(crate) greeting: Greeting,
     pub(crate) handle: Handle,
-    pub(crate) health: std::sync::Arc<Health>,
+    pub(crate) health: Arc<Health>,
 }
 
 /// What carries commands.
@@ -87,7 +35,7 @@ pub(crate) enum Handle {
     /// A connection of ours, with pushes.
     Own(MultiplexedConnection),
     /// That of the program.
-    Given(std::sync::Arc<dyn Given>),
+    Given(Arc<dyn Given>),
 }
 
 impl Handle {

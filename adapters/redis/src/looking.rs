@@ -128,7 +128,7 @@ impl Client {
             command.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCANNED_AT_ONCE);
             let answer = self
                 .server
-                .command(Route(0), &command, clock::now() + PATIENCE)
+                .command(Route::FIRST, &command, clock::now() + PATIENCE)
                 .await
                 .map_err(needed_for_lists)?;
             let Value::Array(parts) = &answer else { return Err(strange(&answer)) };

@@ -8,27 +8,27 @@
 //! ```
 //!
 //! - One attempt at a time; all requests wait for the same one, each until its own end, and all are told how it ended. It
-//!   goes on when one of them gives up.
+//!   goes on when one of them gives up. Within it a new try begins each second while the earlier ones go on: what was sent
+//!   into a hole is not waited for, and Sentinels may name another server meanwhile.
 //! - After a failure the next attempt begins with a pause, up to half a second.
 //! - A connection is given up when it ends, when two requests in a row have no answer and nothing else came in, or when the
 //!   server says that it is not the one any more. A request that meets a connection that is already replaced changes nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, ProtocolVersion, PushInfo, PushKind,
-    RedisResult, ServerError, Value,
-};
+use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
 use tenure_core::Instant;
-use tenure_store::{StoreError, clock};
+use tenure_store::StoreError;
 
-use crate::error::{Failed, cant_connect, lost, wants_another_connection};
-use crate::link::{Given, Greeting, Handle, Health, Link, Mode, Role, text};
-use crate::sleep::{before, sleep};
+use crate::connect::{Connecting, Way};
+use crate::error::{Failed, lost, wants_another_connection};
+use crate::greeting::Eviction;
+use crate::link::{Asked, Health, Link};
+use crate::sleep::before;
 use crate::watch::Pushes;
 
 /// A server, or whichever server is the primary. Clones share the connection.
@@ -37,16 +37,8 @@ pub(crate) struct Node {
     inner: Arc<Inner>,
 }
 
-/// How a node gets its connection.
-#[derive(Clone)]
-pub(crate) enum Way {
-    /// To this server.
-    To(ConnectionInfo),
-    /// It has this one, which is the program's.
-    Given(Arc<dyn Given>),
-}
-
-struct Inner {
+/// A node's part that the task of its connection knows, too.
+pub(crate) struct Inner {
     way: Way,
     connect_timeout: Duration,
     pushes: Arc<Pushes>,
@@ -54,11 +46,20 @@ struct Inner {
     /// How many attempts or connections failed since the last answer.
     failures: AtomicU32,
     generations: AtomicU64,
+    /// What was last logged of a server that may throw leases away.
+    warned: Mutex<Option<(String, Eviction)>>,
 }
 
 enum State {
-    Idle { trouble: Option<StoreError> },
-    Connecting { generation: u64, attempt: Attempt, trouble: Option<StoreError> },
+    Idle {
+        /// Why there is no connection, if there should be one.
+        trouble: Option<StoreError>,
+    },
+    Connecting {
+        generation: u64,
+        attempt: Attempt,
+        trouble: Option<StoreError>,
+    },
     Connected(Arc<Link>),
     Closed,
 }
@@ -69,8 +70,6 @@ type Attempt = Shared<BoxFuture<'static, Result<Arc<Link>, StoreError>>>;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The pause after the first failure; it doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(16);
-/// How many requests can be on their way to the task of the connection before a sender waits.
-const QUEUE: usize = 1024;
 
 impl Node {
     pub(crate) fn new(way: Way, connect_timeout: Duration, pushes: Arc<Pushes>) -> Self {
@@ -82,6 +81,7 @@ impl Node {
                 state: Mutex::new(State::Idle { trouble: None }),
                 failures: AtomicU32::new(0),
                 generations: AtomicU64::new(0),
+                warned: Mutex::new(None),
             }),
         }
     }
@@ -100,32 +100,6 @@ impl Node {
         let asked = link.health.asked();
         let answer = before(until, link.handle.send_all(commands)).await;
         self.inner.judge(&link, answer.ok_or(asked))
-    }
-
-    /// Subscribes the connection to channels; all are confirmed when it returns. It returns the connection's number.
-    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<u64, Failed> {
-        let link = self.connected(until).await.map_err(Failed::not_connected)?;
-        let Handle::Own(mut connection) = link.handle.clone() else { return Err(no_pushes()) };
-        let asked = link.health.asked();
-        let answer = before(until, connection.subscribe(channels)).await;
-        let answer = answer.map(|answer| answer.map(|()| Value::Okay)).ok_or(asked);
-        self.inner.judge(&link, answer).map(|_| link.generation)
-    }
-
-    /// Ends subscriptions.
-    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), Failed> {
-        let link = self.connected(until).await.map_err(Failed::not_connected)?;
-        let Handle::Own(mut connection) = link.handle.clone() else { return Err(no_pushes()) };
-        let asked = link.health.asked();
-        let answer = before(until, connection.unsubscribe(channels)).await;
-        let answer = answer.map(|answer| answer.map(|()| Value::Okay)).ok_or(asked);
-        self.inner.judge(&link, answer).map(drop)
-    }
-
-    /// Asks whether the server is there; for those who only listen. Without an answer, ask again at once: the second
-    /// silence replaces the connection.
-    pub(crate) async fn ping(&self, until: Instant) -> Result<(), Failed> {
-        self.request(&redis::cmd("PING"), until).await.map(drop)
     }
 
     /// The connection, made first if there is none.
@@ -205,27 +179,26 @@ impl Inner {
             // Others have seen it already.
             State::Connecting { .. } | State::Idle { .. } | State::Connected(_) => return result,
         }
+        *state = match &result {
+            Ok(link) if !link.health.is_gone() => State::Connected(Arc::clone(link)),
+            // Closed again before anybody could use it.
+            Ok(_) => State::Idle { trouble: None },
+            Err(error) => State::Idle { trouble: Some(error.clone()) },
+        };
+        let connected = matches!(&*state, State::Connected(_));
+        drop(state);
         match &result {
-            Ok(link) if link.health.is_gone() => {
-                // Closed again before anybody could use it.
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                *state = State::Idle { trouble: None };
-            }
-            Ok(link) => *state = State::Connected(Arc::clone(link)),
-            Err(error) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
-                *state = State::Idle { trouble: Some(error.clone()) };
-            }
+            Ok(link) => self.log_connected(link),
+            Err(error) => self.log_failure(error),
+        }
+        if !connected {
+            self.failures.fetch_add(1, Ordering::Relaxed);
         }
         result
     }
 
     /// What became of a request.
-    fn judge(
-        &self,
-        link: &Link,
-        answer: Result<RedisResult<Value>, crate::link::Asked>,
-    ) -> Result<Value, Failed> {
+    fn judge(&self, link: &Link, answer: Result<RedisResult<Value>, Asked>) -> Result<Value, Failed> {
         let error = match answer {
             Ok(Ok(Value::ServerError(answer))) => return Err(self.refused(link, answer)),
             Ok(Ok(value)) => {
@@ -234,11 +207,11 @@ impl Inner {
             }
             Ok(Err(error)) => error,
             Err(asked) => {
-                if link.health.unanswered(asked) {
-                    self.give_up(link, None);
+                let silent = link.health.unanswered(asked);
+                let error = StoreError::unknown(format!("{} did not answer in time", link.address));
+                if silent {
+                    self.give_up(&link.health, &error);
                 }
-                let address = &link.address;
-                let error = StoreError::unknown(format!("{address} did not answer in time"));
                 return Err(Failed::no_answer(error));
             }
         };
@@ -246,7 +219,7 @@ impl Inner {
             Ok(answer) => Err(self.refused(link, answer)),
             Err(error) => {
                 let failed = lost(&link.address, &error);
-                self.give_up(link, Some(failed.clone()));
+                self.give_up(&link.health, &failed);
                 Err(Failed::no_answer(failed))
             }
         }
@@ -264,118 +237,69 @@ impl Inner {
         let another = wants_another_connection(&answer);
         let failed = Failed::refused(&link.address, answer);
         if another {
+            self.give_up(&link.health, &failed.error);
+            // The next connection may lead to the same server.
             self.failures.fetch_add(1, Ordering::Relaxed);
-            self.give_up(link, Some(failed.error.clone()));
         }
         failed
     }
 
     /// Gives a connection up, once. It closes when the last request on it is over.
-    fn give_up(&self, link: &Link, why: Option<StoreError>) {
-        self.drop_link(link.generation, &link.health, why);
-    }
-
-    fn drop_link(&self, generation: u64, health: &Health, why: Option<StoreError>) {
+    pub(crate) fn give_up(&self, health: &Arc<Health>, why: &StoreError) {
         if !health.give_up() {
             return;
         }
-        {
-            let mut state = self.lock();
-            if matches!(&*state, State::Connected(link) if link.generation == generation) {
-                *state = State::Idle { trouble: why };
-            }
+        let mut state = self.lock();
+        // Another one may be in its place, or none that anybody used.
+        let State::Connected(link) = &*state else { return };
+        if !Arc::ptr_eq(&link.health, health) {
+            return;
         }
+        let address = link.address.clone();
+        *state = State::Idle { trouble: Some(why.clone()) };
+        drop(state);
+        self.log_lost(&address, why);
         // After the state: who hears of it and asks for a connection gets another one.
         self.pushes.push(PushInfo { kind: PushKind::Disconnection, data: Vec::new() });
     }
-}
 
-impl Way {
-    /// Where it leads to, for people.
-    fn address(&self) -> String {
-        match self {
-            Self::To(info) => info.addr().to_string(),
-            Self::Given(_) => "the server of the program's own connection".to_owned(),
+    /// Takes what the server pushes over a connection.
+    pub(crate) fn pushed(&self, push: PushInfo) {
+        self.pushes.push(push);
+    }
+
+    fn log_connected(&self, link: &Link) {
+        let Link { address, greeting, .. } = link;
+        let (server, version) = (&greeting.server, &greeting.version);
+        tracing::info!(event = "redis.connected", %address, %server, %version, "connected to the store");
+        let Some(eviction) = &greeting.eviction else { return };
+        let warning = Some((address.clone(), eviction.clone()));
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if *warned != warning {
+            *warned = warning;
+            let Eviction { policy, most } = eviction;
+            tracing::warn!(
+                event = "redis.eviction_policy", %address, %policy, maxmemory = *most,
+                "the server may throw leases away when its memory is full: set maxmemory-policy to noeviction"
+            );
         }
     }
-}
 
-/// An attempt to connect.
-struct Connecting {
-    generation: u64,
-    way: Way,
-    timeout: Duration,
-    pause: Duration,
-    node: Weak<Inner>,
-}
-
-impl Connecting {
-    async fn connect(self) -> Result<Arc<Link>, StoreError> {
-        if !self.pause.is_zero() {
-            sleep(self.pause).await;
+    /// Once at `warn`; what follows without an answer in between is the same trouble.
+    fn log_lost(&self, address: &str, error: &StoreError) {
+        if self.failures.load(Ordering::Relaxed) == 0 {
+            tracing::warn!(event = "redis.lost", %address, %error, "the connection to the store is lost");
+        } else {
+            tracing::debug!(event = "redis.lost_again", %address, %error, "the connection to the store is lost again");
         }
-        let address = self.way.address();
-        let limit = clock::now() + self.timeout;
-        before(limit, self.attempt()).await.unwrap_or_else(|| {
-            Err(StoreError::transient(format!(
-                "connecting to {address} took longer than {:?}, the connect timeout",
-                self.timeout
-            )))
-        })
     }
 
-    async fn attempt(&self) -> Result<Arc<Link>, StoreError> {
-        let health = Arc::new(Health::default());
-        let address = self.way.address();
-        let handle = match &self.way {
-            Way::Given(connection) => Handle::Given(Arc::clone(connection)),
-            Way::To(info) => {
-                self.open(info, &health).await.map_err(|error| cant_connect(&address, &error))?
-            }
-        };
-        let greeting = greet(&handle, &address).await?;
-        Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
-    }
-
-    async fn open(&self, info: &ConnectionInfo, health: &Arc<Health>) -> RedisResult<Handle> {
-        let (node, health, generation) = (Weak::clone(&self.node), Arc::clone(health), self.generation);
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE)
-            .set_push_sender(move |push: PushInfo| {
-                let Some(node) = node.upgrade() else { return Err(()) };
-                health.hear();
-                if push.kind == PushKind::Disconnection {
-                    node.drop_link(generation, &health, None);
-                } else if !health.is_gone() {
-                    node.pushes.push(push);
-                }
-                Ok(())
-            });
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.clone().set_redis_settings(settings))?;
-        client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
-    }
-}
-
-/// Asks the server what it is, and whether it can be used.
-async fn greet(handle: &Handle, address: &str) -> Result<Greeting, StoreError> {
-    let answer = handle.send(&redis::cmd("HELLO")).await;
-    let answer = answer.and_then(Value::extract_error).map_err(|error| cant_connect(address, &error))?;
-    let greeting = Greeting::read(&answer).ok_or_else(|| {
-        StoreError::unsupported(format!(
-            "{address} does not say what it is: Redis 6 or newer or Valkey is needed"
-        ))
-    })?;
-    match (greeting.mode, greeting.role) {
-        (Mode::Sentinel, _) => Err(StoreError::rejected(format!(
-            "{address} is a Sentinel, which keeps no data: name it in a redis+sentinel:// URL, with the service"
-        ))),
-        (Mode::Standalone, Role::Replica) => Err(StoreError::transient(format!(
-            "{address} is a replica: connect to the primary, or through Sentinel, which follows it"
-        ))),
-        (Mode::Standalone, Role::Primary) | (Mode::Cluster, _) => Ok(greeting),
+    fn log_failure(&self, error: &StoreError) {
+        if self.failures.load(Ordering::Relaxed) == 0 {
+            tracing::warn!(event = "redis.cannot_connect", %error, "no connection to the store");
+        } else {
+            tracing::debug!(event = "redis.cannot_connect_yet", %error, "still no connection to the store");
+        }
     }
 }
 
@@ -385,13 +309,9 @@ fn pause_after(failures: u32) -> Duration {
     let mut byte = [0; 1];
     // Without random numbers all pause equally long.
     let _ = getrandom::fill(&mut byte);
-    longest / 2 + longest * u32::from(byte[0]) / 512
+    longest / 2 + longest * u32::from(byte[0]) / 510
 }
 
 fn closed() -> StoreError {
     StoreError::rejected("the store was closed; open it again")
-}
-
-fn no_pushes() -> Failed {
-    Failed::not_connected(StoreError::unsupported("the program's own connection brings no hints"))
 }

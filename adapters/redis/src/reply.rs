@@ -76,3 +76,60 @@ pub(crate) async fn again(until: Instant) -> Result<(), StoreError> {
     sleep(pause).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn the_time_of_the_server_is_read_whatever_it_is() {
+        let at = |seconds, micros| time(&text(seconds), &text(micros));
+        let read = at("1790000000", "000123").unwrap();
+        assert_eq!(read.wall, Timestamp::from_nanos(1_790_000_000_000_123_000));
+        assert_eq!(read.now, Instant::from_nanos(1_790_000_000_000_123_000));
+        assert_eq!(at("18446744073709551615", "9").unwrap().wall, Timestamp::MAX);
+        assert_eq!(at("0", "0").unwrap().now, Instant::ZERO);
+        for wrong in ["", "-1", "1.5", "x", "18446744073709551616"] {
+            assert_eq!(at(wrong, "0"), None);
+            assert_eq!(at("0", wrong), None);
+        }
+        assert_eq!(time(&Value::Int(1), &text("0")), None);
+    }
+
+    #[test]
+    fn an_end_is_over_by_the_clock_of_the_server_when_it_is_by_the_record() {
+        for nanos in [0, 1, 999, 1000, 1001, u64::MAX] {
+            let end = Instant::from_nanos(nanos);
+            let first = micros(end);
+            assert!(first.checked_mul(1000).is_none_or(|over| over >= nanos), "{nanos}");
+            assert!(first == 0 || (first - 1) * 1000 < nanos, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn who_only_read_has_done_nothing() {
+        assert_eq!(only_read(StoreError::unknown("x")), StoreError::transient("x"));
+        assert_eq!(only_read(StoreError::rejected("x")), StoreError::rejected("x"));
+    }
+
+    #[test]
+    fn who_is_always_too_late_gives_up_in_time_having_done_nothing() {
+        let gives_up = async {
+            let until = clock::now() + Duration::from_millis(60);
+            let mut attempts = 0;
+            loop {
+                match again(until).await {
+                    Ok(()) => attempts += 1,
+                    Err(error) => return (attempts, error.kind, clock::now() < until),
+                }
+            }
+        };
+        let (attempts, kind, in_time) = smol::block_on(gives_up);
+        assert!(attempts >= 1 && in_time, "{attempts}");
+        assert_eq!(kind, StoreErrorKind::Transient);
+    }
+}

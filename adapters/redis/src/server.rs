@@ -6,12 +6,14 @@ use redis::{Cmd, ServerErrorKind, Value};
 use tenure_core::Instant;
 use tenure_store::StoreError;
 
+use crate::connect::Way;
 use crate::error::{Cause, Failed};
+use crate::greeting::Mode;
 use crate::keys::{Keys, Layout, Route};
-use crate::link::Mode;
-use crate::node::{Node, Way};
+use crate::node::Node;
 use crate::options::{RedisOptions, Target};
 use crate::script::{Call, Script};
+use crate::sentinel::Sentinels;
 use crate::watch::Pushes;
 
 /// All servers of a store.
@@ -23,21 +25,23 @@ pub(crate) struct Server {
 
 /// Where requests go.
 pub(crate) enum Topology {
-    /// One server, named by the URL. If it says that it is a node of a Cluster, keys are laid out for one.
+    /// One server: that of the URL, or the primary that Sentinels name, or the other end of the program's own connection.
+    /// If it says that it is a node of a Cluster, keys are laid out for one.
     Single(Node),
-    /// The primary, as Sentinels name it.
-    Sentinel(Node),
     /// The nodes of a Cluster, by slot.
     Cluster(Node),
 }
 
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
-        let node = |info| Node::new(Way::To(info), options.connect_timeout, pushes);
+        let node = |way| Node::new(way, options.connect_timeout, pushes);
         let topology = match &options.target {
-            Target::Server(info) => Topology::Single(node(info.clone())),
-            Target::Sentinel { server, .. } => Topology::Sentinel(node(server.clone())),
-            Target::Cluster(nodes) => Topology::Cluster(node(nodes[0].clone())),
+            Target::Server(info) => Topology::Single(node(Way::To(info.clone()))),
+            Target::Sentinel { sentinels, service, server } => {
+                let sentinels = Sentinels::new(sentinels.clone(), service.clone(), server.clone());
+                Topology::Single(node(Way::Sentinels(Arc::new(sentinels))))
+            }
+            Target::Cluster(nodes) => Topology::Cluster(node(Way::To(nodes[0].clone()))),
         };
         let keys = |layout| Arc::new(Keys::new(Arc::clone(&options.prefix), layout));
         Self { single: keys(Layout::Single), cluster: keys(Layout::Cluster), topology }
@@ -89,24 +93,6 @@ impl Server {
         Ok(self.send(route, command, until).await?)
     }
 
-    /// Subscribes to channels; all are confirmed when it returns. What comes, and that the connection was lost, goes to
-    /// [`Pushes::push`].
-    pub(crate) async fn subscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
-        self.any().subscribe(channels, until).await?;
-        Ok(())
-    }
-
-    /// Ends subscriptions.
-    pub(crate) async fn unsubscribe(&self, channels: &[Vec<u8>], until: Instant) -> Result<(), StoreError> {
-        Ok(self.any().unsubscribe(channels, until).await?)
-    }
-
-    /// Sees to it that the connection that hears is there and answers: for those who only listen. Ask again at once if
-    /// no answer comes: the second silence replaces the connection.
-    pub(crate) async fn ping(&self, until: Instant) -> Result<(), StoreError> {
-        Ok(self.any().ping(until).await?)
-    }
-
     async fn send(&self, _route: Route, command: &Cmd, until: Instant) -> Result<Value, Failed> {
         self.any().request(command, until).await
     }
@@ -114,7 +100,7 @@ impl Server {
     /// Any of the servers.
     fn any(&self) -> &Node {
         match &self.topology {
-            Topology::Single(node) | Topology::Sentinel(node) | Topology::Cluster(node) => node,
+            Topology::Single(node) | Topology::Cluster(node) => node,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Servers of one's own, and faults between them and Tenure, for its tests.
 //!
 //! - [`Redis`]: a server of Redis or Valkey alone; killed, frozen, started again.
+//! - [`Sentinel`]: a primary and a replica with the sentinels that watch them.
+//! - [`Cluster`]: primaries that share the slots, and their replicas.
 //! - [`Client`]: a client that knows nothing of Tenure, nor of the library that its adapter is built on.
 //! - [`Proxy`]: what can go wrong between a program and a server.
 //!
@@ -12,14 +14,18 @@
 
 mod certificates;
 mod client;
+mod cluster;
 mod port;
 mod program;
 mod proxy;
 mod redis;
+mod sentinel;
 mod time;
 
 pub use certificates::Certificates;
 pub use client::{Client, Reply};
+pub use cluster::Cluster;
 pub use proxy::{Direction, Proxy};
 pub use redis::{Config, Flavour, Redis};
+pub use sentinel::Sentinel;
 pub use time::{LIMIT, eventually};

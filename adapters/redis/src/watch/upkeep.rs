@@ -102,10 +102,14 @@ async fn something_to_do(pushes: &Pushes, at: Option<Instant>, members: Option<I
 /// Subscribes to everything again; `false` if that did not work.
 async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
     let until = clock::now() + PATIENCE;
+    // What is rejected here is the login, which may be mended.
+    if server.keys(until).await.is_err() {
+        return false;
+    }
     let mut channels: Vec<(Route, Vec<u8>)> = {
         let state = pushes.lock();
         let leases = state.leases.iter().map(|(channel, lease)| (lease.route, channel.clone()));
-        leases.chain(state.members.iter().map(|members| (Route(0), members.channel.clone()))).collect()
+        leases.chain(state.members.iter().map(|members| (Route::FIRST, members.channel.clone()))).collect()
     };
     let mut heard = stream::iter(channels.drain(..))
         .map(|(route, channel)| async move { subscribe(server, route, &channel, until).await })
@@ -125,7 +129,12 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
 async fn ping(server: &Server, pushes: &Pushes) -> bool {
     let routes: BTreeSet<Route> = {
         let state = pushes.lock();
-        state.leases.values().map(|lease| lease.route).chain(state.members.iter().map(|_| Route(0))).collect()
+        state
+            .leases
+            .values()
+            .map(|lease| lease.route)
+            .chain(state.members.iter().map(|_| Route::FIRST))
+            .collect()
     };
     let (command, until) = (redis::cmd("PING"), clock::now() + PING_TIMEOUT);
     let answers = routes.into_iter().map(|route| server.command(route, &command, until));

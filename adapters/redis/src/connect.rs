@@ -1,0 +1,135 @@
+//! An attempt to connect, as [`Node`](crate::node::Node) makes one at a time.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult,
+};
+use tenure_store::{StoreError, clock};
+
+use crate::error::cant_connect;
+use crate::greeting::greet;
+use crate::link::{Given, Handle, Health, Link};
+use crate::node::Inner;
+use crate::sentinel::Sentinels;
+use crate::sleep::{before, sleep};
+
+/// How a node gets its connection.
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// To this server.
+    To(ConnectionInfo),
+    /// To the one that these name.
+    Sentinels(Arc<Sentinels>),
+    /// It has this one, which is the program's.
+    Given(Arc<dyn Given>),
+}
+
+impl Way {
+    /// Where it leads to, for people.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::To(info) => info.addr().to_string(),
+            Self::Sentinels(sentinels) => format!("the primary of {:?}", sentinels.service()),
+            Self::Given(_) => "the server of the program's own connection".to_owned(),
+        }
+    }
+}
+
+/// An attempt to connect.
+pub(crate) struct Connecting {
+    pub(crate) generation: u64,
+    pub(crate) way: Way,
+    /// How long it may take, after the pause.
+    pub(crate) timeout: Duration,
+    /// How long to wait before it.
+    pub(crate) pause: Duration,
+    /// Not the node itself: it would keep the task of the connection alive, and that the node.
+    pub(crate) node: Weak<Inner>,
+}
+
+/// How long a try may take before another one begins beside it: more than most handshakes.
+const STAGGER: Duration = Duration::from_secs(1);
+/// How many tries there may be in one attempt: a server that is frozen meets them all when it goes on.
+const MOST_TRIES: usize = 4;
+/// How many requests can be on their way to the task of the connection before a sender waits.
+const QUEUE: usize = 1024;
+
+impl Connecting {
+    pub(crate) async fn connect(self) -> Result<Arc<Link>, StoreError> {
+        if !self.pause.is_zero() {
+            sleep(self.pause).await;
+        }
+        let limit = clock::now() + self.timeout;
+        let mut tries: FuturesUnordered<_> = [self.attempt()].into_iter().collect();
+        loop {
+            let next = if tries.len() < MOST_TRIES { (clock::now() + STAGGER).min(limit) } else { limit };
+            match before(next, tries.next()).await {
+                Some(Some(result)) => return result,
+                Some(None) | None if next >= limit => return Err(self.too_long()),
+                Some(None) | None => tries.push(self.attempt()),
+            }
+        }
+    }
+
+    fn too_long(&self) -> StoreError {
+        let (address, timeout) = (self.way.address(), self.timeout);
+        StoreError::transient(format!(
+            "connecting to {address} took longer than {timeout:?}, the connect timeout"
+        ))
+    }
+
+    async fn attempt(&self) -> Result<Arc<Link>, StoreError> {
+        let health = Arc::new(Health::default());
+        let (handle, address) = match &self.way {
+            Way::Given(connection) => (Handle::Given(Arc::clone(connection)), self.way.address()),
+            Way::To(info) => self.open(info, &health).await?,
+            Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
+        };
+        let greeting = greet(&handle, &address).await?;
+        Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
+    }
+
+    async fn open(
+        &self,
+        info: &ConnectionInfo,
+        health: &Arc<Health>,
+    ) -> Result<(Handle, String), StoreError> {
+        let address = info.addr().to_string();
+        match self.open_own(info, health, &address).await {
+            Ok(handle) => Ok((handle, address)),
+            Err(error) => Err(cant_connect(&address, &error)),
+        }
+    }
+
+    async fn open_own(
+        &self,
+        info: &ConnectionInfo,
+        health: &Arc<Health>,
+        address: &str,
+    ) -> RedisResult<Handle> {
+        let (node, health) = (Weak::clone(&self.node), Arc::clone(health));
+        let closed = StoreError::unknown(format!("the connection to {address} was closed"));
+        let config = AsyncConnectionConfig::new()
+            // The attempt has its own, and each request, too.
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE)
+            .set_push_sender(move |push: PushInfo| {
+                let Some(node) = node.upgrade() else { return Err(()) };
+                if push.kind == PushKind::Disconnection {
+                    node.give_up(&health, &closed);
+                } else if !health.is_gone() {
+                    health.hear();
+                    node.pushed(push);
+                }
+                Ok(())
+            });
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
+        let client = Client::open(info.clone().set_redis_settings(settings))?;
+        client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
+    }
+}

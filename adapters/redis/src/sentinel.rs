@@ -1,0 +1,112 @@
+//! Sentinels: asked for the primary before each connection to it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value,
+};
+use tenure_store::{StoreError, StoreErrorKind, clock};
+
+use crate::error::{cant_connect, strange};
+use crate::link::text;
+use crate::sleep::before;
+
+/// How long one Sentinel may take, connecting included, before the next is asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The Sentinels that watch over one service.
+pub(crate) struct Sentinels {
+    /// The one that answered last comes first.
+    order: Mutex<Vec<ConnectionInfo>>,
+    service: String,
+    /// How to get at the primary, whatever its address.
+    server: ConnectionInfo,
+}
+
+impl Sentinels {
+    pub(crate) fn new(sentinels: Vec<ConnectionInfo>, service: String, server: ConnectionInfo) -> Self {
+        Self { order: Mutex::new(sentinels), service, server }
+    }
+
+    /// The service, for people.
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// Where the primary is, by the first Sentinel that knows.
+    ///
+    /// # Errors
+    /// Transient if no Sentinel could be reached; rejected if those that could do not know the service, or want another login.
+    pub(crate) async fn primary(&self) -> Result<ConnectionInfo, StoreError> {
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut failed = Vec::new();
+        for sentinel in order {
+            match self.ask(&sentinel).await {
+                Ok((host, port)) => {
+                    self.put_first(&sentinel);
+                    return Ok(at(&self.server, &host, port));
+                }
+                Err(error) => failed.push(error),
+            }
+        }
+        let said: Vec<&str> = failed.iter().map(|error| &*error.message).collect();
+        let message = format!("no Sentinel names the primary of {:?}: {}", self.service, said.join("; "));
+        // What one that can't be reached would say is not known.
+        let kinds = failed.iter().map(|error| error.kind);
+        let kind = kinds.min_by_key(|kind| *kind != StoreErrorKind::Transient);
+        Err(StoreError::new(kind.unwrap_or(StoreErrorKind::Rejected), message))
+    }
+
+    async fn ask(&self, sentinel: &ConnectionInfo) -> Result<(String, u16), StoreError> {
+        let address = sentinel.addr();
+        let asked = before(clock::now() + PATIENCE, self.request(sentinel)).await;
+        let asked =
+            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))?;
+        let answer = asked.map_err(|error| cant_connect(&address.to_string(), &error))?;
+        let parts = match &answer {
+            Value::Nil => {
+                return Err(StoreError::rejected(format!("{address} knows no service of this name")));
+            }
+            Value::Array(parts) => &parts[..],
+            _ => return Err(strange(&answer)),
+        };
+        match parts {
+            [host, port] => text(host)
+                .zip(text(port))
+                .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?))),
+            _ => None,
+        }
+        .ok_or_else(|| strange(&answer))
+    }
+
+    async fn request(&self, sentinel: &ConnectionInfo) -> RedisResult<Value> {
+        // They have no databases, and the older ones only the older protocol.
+        let settings = sentinel.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP2).set_db(0).set_skip_set_lib_name();
+        let client = Client::open(sentinel.clone().set_redis_settings(settings))?;
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        connection.send_packed_command(&command).await?.extract_error()
+    }
+
+    fn put_first(&self, sentinel: &ConnectionInfo) {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = order.iter().position(|other| other.addr() == sentinel.addr()) {
+            order[..=place].rotate_right(1);
+        }
+    }
+}
+
+/// The same settings for another address.
+fn at(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+    let host = host.to_owned();
+    server.clone().set_addr(match server.addr() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    })
+}
