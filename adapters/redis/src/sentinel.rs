@@ -101,7 +101,7 @@ impl Sentinels {
 }
 
 /// The same settings for another address.
-fn at(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+pub(crate) fn at(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
     server.clone().set_addr(match server.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {

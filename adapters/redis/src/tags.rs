@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn the_tag_of_a_name_stays_what_it_is() {
         // For programs in other languages, and so that no version of this one looks elsewhere.
-        let tags = ["", "a", "foo", "123456789", "reports", "Käse", "{user}:1", "a:b{c}d"].map(|n| Route::of(n).tag());
+        let tags = ["", "a", "foo", "123456789", "reports", "Käse", "{user}:1", "a:b{c}d"]
+            .map(|n| Route::of(n).tag());
         assert_eq!(tags, ["mm", "xi", "fs", "z2", "g3", "pk", "02", "ms"]);
     }
 

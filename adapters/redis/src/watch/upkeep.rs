@@ -127,7 +127,12 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
 async fn ping(server: &Server, pushes: &Pushes) -> bool {
     let routes: BTreeSet<Route> = {
         let state = pushes.lock();
-        state.leases.values().map(|lease| lease.route).chain(state.members.iter().map(|_| Route::FIRST)).collect()
+        state
+            .leases
+            .values()
+            .map(|lease| lease.route)
+            .chain(state.members.iter().map(|_| Route::FIRST))
+            .collect()
     };
     let (command, until) = (redis::cmd("PING"), clock::now() + PING_TIMEOUT);
     let answers = routes.into_iter().map(|route| server.command(route, &command, until));

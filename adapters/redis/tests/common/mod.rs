@@ -38,6 +38,22 @@ pub fn shared(flavour: Flavour) -> Arc<Redis> {
     })
 }
 
+/// The Cluster of three of this flavour that all tests of this process share, like [`shared`].
+pub fn shared_cluster(flavour: Flavour) -> Arc<Cluster> {
+    static REDIS: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+    static VALKEY: Mutex<Weak<Cluster>> = Mutex::new(Weak::new());
+    let shared = match flavour {
+        Flavour::Valkey => &VALKEY,
+        _ => &REDIS,
+    };
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let cluster = Arc::new(Cluster::with(&Config::new().flavour(flavour), 3, 0));
+        *shared = Arc::downgrade(&cluster);
+        cluster
+    })
+}
+
 /// A prefix that nobody else has at any server.
 pub fn prefix() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
@@ -75,6 +91,14 @@ impl At<Arc<Redis>> {
     pub fn shared(runtime: Runtime, flavour: Flavour) -> Self {
         let server = shared(flavour);
         Self { runtime, url: server.url(), server }
+    }
+}
+
+impl At<Arc<Cluster>> {
+    /// On the Cluster that all share.
+    pub fn shared_cluster(runtime: Runtime, flavour: Flavour) -> Self {
+        let server = shared_cluster(flavour);
+        Self { runtime, url: server.nodes()[0].url(), server }
     }
 }
 
