@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use tenure_redis::RedisStore;
-use tenure_servers::{Flavour, LIMIT, Redis};
+use tenure_servers::{Cluster, Config, Flavour, LIMIT, Redis};
 use tenure_store::conformance::Harness;
 use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token, Wake};
 use tenure_store::{
