@@ -127,7 +127,8 @@ impl Connecting {
                 }
                 Ok(())
             });
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         let client = Client::open(info.clone().set_redis_settings(settings))?;
         client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
     }

@@ -207,6 +207,14 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
             Some(io::ErrorKind::PermissionDenied) => {
                 StoreError::rejected(says("; may this user use the socket?"))
             }
+            Some(
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof,
+            ) => {
+                // Its own words, if it said any, were lost with the connection.
+                StoreError::transient(says(
+                    "; it closed the connection at once: too many clients, or does it want TLS (rediss://)?",
+                ))
+            }
             _ => StoreError::transient(says("")),
         },
     }

@@ -290,7 +290,7 @@ impl Inner {
         if self.failures.load(Ordering::Relaxed) == 0 {
             tracing::warn!(event = "redis.lost", %address, %error, "the connection to the store is lost");
         } else {
-            tracing::debug!(event = "redis.lost", %address, %error, "the connection to the store is lost again");
+            tracing::debug!(event = "redis.lost_again", %address, %error, "the connection to the store is lost again");
         }
     }
 
@@ -298,7 +298,7 @@ impl Inner {
         if self.failures.load(Ordering::Relaxed) == 0 {
             tracing::warn!(event = "redis.cannot_connect", %error, "no connection to the store");
         } else {
-            tracing::debug!(event = "redis.cannot_connect", %error, "still no connection to the store");
+            tracing::debug!(event = "redis.cannot_connect_yet", %error, "still no connection to the store");
         }
     }
 }

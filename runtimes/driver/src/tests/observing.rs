@@ -55,22 +55,28 @@ fn the_guide_lists_every_event_with_its_level_and_fields() {
 
 /// Few enough for no table in the code.
 #[test]
-fn the_guide_lists_the_events_of_the_sqlite_store() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let guide = std::fs::read_to_string(root.join("src/guide/observing.md")).unwrap();
-    let mut names = Vec::new();
-    for file in std::fs::read_dir(root.join("adapters/sqlite/src")).unwrap().map(Result::unwrap) {
-        let Ok(source) = std::fs::read_to_string(file.path()) else { continue };
-        for line in source.split("tracing::").skip(1).filter(|line| !line.starts_with(char::is_uppercase)) {
-            let level = line.split('!').next().unwrap();
-            let name = line.split("event = \"").nth(1).and_then(|rest| rest.split('"').next());
-            let name = name.unwrap_or_else(|| panic!("{:?} has a line without a name: {line}", file.path()));
-            let row = format!("| `{name}` | {level} |");
-            assert!(guide.contains(&row), "the guide lacks {row}");
-            names.push(name.to_owned());
+fn the_guide_lists_the_events_of_the_stores() {
+    for (adapter, least) in [("sqlite", 5), ("redis", 6)] {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let guide = std::fs::read_to_string(root.join("src/guide/observing.md")).unwrap();
+        let mut names = Vec::new();
+        let sources = root.join("adapters").join(adapter).join("src");
+        for file in std::fs::read_dir(sources).unwrap().map(Result::unwrap) {
+            let Ok(source) = std::fs::read_to_string(file.path()) else { continue };
+            for line in source.split("tracing::").skip(1).filter(|line| !line.starts_with(char::is_uppercase))
+            {
+                let level = line.split('!').next().unwrap();
+                let name = line.split("event = \"").nth(1).and_then(|rest| rest.split('"').next());
+                let name =
+                    name.unwrap_or_else(|| panic!("{:?} has a line without a name: {line}", file.path()));
+                let row = format!("| `{name}` | {level} |");
+                assert!(guide.contains(&row), "the guide lacks {row}");
+                names.push(name.to_owned());
+            }
         }
+        let own = names.iter().all(|name| name.starts_with(&format!("{adapter}.")));
+        assert!(names.len() >= least && own, "{names:?}");
     }
-    assert!(names.len() >= 5 && names.iter().all(|name| name.starts_with("sqlite.")), "{names:?}");
 }
 
 #[cfg(feature = "metrics")]
