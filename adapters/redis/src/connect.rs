@@ -4,15 +4,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult,
-};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, PushInfo, PushKind, RedisResult};
 use tenure_store::{StoreError, clock};
 
 use crate::error::cant_connect;
 use crate::greeting::greet;
 use crate::link::{Given, Handle, Health, Link};
 use crate::node::Inner;
+use crate::options::Endpoint;
 use crate::sentinel::Sentinels;
 use crate::sleep::{before, sleep};
 
@@ -20,7 +19,7 @@ use crate::sleep::{before, sleep};
 #[derive(Clone)]
 pub(crate) enum Way {
     /// To this server.
-    To(ConnectionInfo),
+    To(Endpoint),
     /// To the one that these name.
     Sentinels(Arc<Sentinels>),
     /// It has this one, which is the program's.
@@ -31,7 +30,7 @@ impl Way {
     /// Where it leads to, for people.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::To(info) => info.addr().to_string(),
+            Self::To(endpoint) => endpoint.to_string(),
             Self::Sentinels(sentinels) => format!("the primary of {:?}", sentinels.service()),
             Self::Given(_) => "the server of the program's own connection".to_owned(),
         }
@@ -85,20 +84,16 @@ impl Connecting {
         let health = Arc::new(Health::default());
         let (handle, address) = match &self.way {
             Way::Given(connection) => (Handle::Given(Arc::clone(connection)), self.way.address()),
-            Way::To(info) => self.open(info, &health).await?,
+            Way::To(endpoint) => self.open(endpoint, &health).await?,
             Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
         };
         let greeting = greet(&handle, &address).await?;
         Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
     }
 
-    async fn open(
-        &self,
-        info: &ConnectionInfo,
-        health: &Arc<Health>,
-    ) -> Result<(Handle, String), StoreError> {
-        let address = info.addr().to_string();
-        match self.open_own(info, health, &address).await {
+    async fn open(&self, endpoint: &Endpoint, health: &Arc<Health>) -> Result<(Handle, String), StoreError> {
+        let address = endpoint.to_string();
+        match self.open_own(endpoint.connection_info()?, health, &address).await {
             Ok(handle) => Ok((handle, address)),
             Err(error) => Err(cant_connect(&address, &error)),
         }
@@ -106,7 +101,7 @@ impl Connecting {
 
     async fn open_own(
         &self,
-        info: &ConnectionInfo,
+        info: ConnectionInfo,
         health: &Arc<Health>,
         address: &str,
     ) -> RedisResult<Handle> {
@@ -127,9 +122,7 @@ impl Connecting {
                 }
                 Ok(())
             });
-        let settings = info.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
-        let client = Client::open(info.clone().set_redis_settings(settings))?;
+        let client = Client::open(info)?;
         client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
     }
 }

@@ -35,13 +35,14 @@ pub(crate) enum Topology {
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
         let node = |way| Node::new(way, options.connect_timeout, pushes);
-        let topology = match &options.target {
-            Target::Server(info) => Topology::Single(node(Way::To(info.clone()))),
+        let topology = match options.target() {
+            Target::Server(server) => Topology::Single(node(Way::To(server))),
+            Target::Given(connection) => Topology::Single(node(Way::Given(connection))),
             Target::Sentinel { sentinels, service, server } => {
-                let sentinels = Sentinels::new(sentinels.clone(), service.clone(), server.clone());
+                let sentinels = Sentinels::new(sentinels, service, server);
                 Topology::Single(node(Way::Sentinels(Arc::new(sentinels))))
             }
-            Target::Cluster(nodes) => Topology::Cluster(node(Way::To(nodes[0].clone()))),
+            Target::Cluster(mut nodes) => Topology::Cluster(node(Way::To(nodes.swap_remove(0)))),
         };
         let keys = |layout| Arc::new(Keys::new(Arc::clone(&options.prefix), layout));
         Self { single: keys(Layout::Single), cluster: keys(Layout::Cluster), topology }
@@ -57,6 +58,11 @@ impl Server {
             Mode::Cluster => &self.cluster,
             Mode::Standalone | Mode::Sentinel => &self.single,
         }))
+    }
+
+    /// Whether its connections take what is pushed: not that of the program.
+    pub(crate) fn pushes(&self) -> bool {
+        !matches!(&self.topology, Topology::Single(node) if node.is_given())
     }
 
     /// Closes the connections. What is asked afterwards is refused.
