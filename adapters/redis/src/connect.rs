@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, PushInfo, PushKind, RedisResult};
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tenure_store::{StoreError, clock};
 
 use crate::error::cant_connect;
@@ -39,7 +39,6 @@ impl Way {
 
 /// An attempt to connect.
 pub(crate) struct Connecting {
-    pub(crate) generation: u64,
     pub(crate) way: Way,
     /// How long it may take, after the pause.
     pub(crate) timeout: Duration,
@@ -88,23 +87,11 @@ impl Connecting {
             Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
         };
         let greeting = greet(&handle, &address).await?;
-        Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
+        Ok(Arc::new(Link { address, greeting, handle, health }))
     }
 
     async fn open(&self, endpoint: &Endpoint, health: &Arc<Health>) -> Result<(Handle, String), StoreError> {
         let address = endpoint.to_string();
-        match self.open_own(endpoint.connection_info()?, health, &address).await {
-            Ok(handle) => Ok((handle, address)),
-            Err(error) => Err(cant_connect(&address, &error)),
-        }
-    }
-
-    async fn open_own(
-        &self,
-        info: ConnectionInfo,
-        health: &Arc<Health>,
-        address: &str,
-    ) -> RedisResult<Handle> {
         let (node, health) = (Weak::clone(&self.node), Arc::clone(health));
         let closed = StoreError::unknown(format!("the connection to {address} was closed"));
         let config = AsyncConnectionConfig::new()
@@ -122,7 +109,10 @@ impl Connecting {
                 }
                 Ok(())
             });
-        let client = Client::open(info)?;
-        client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
+        let failed = |error| cant_connect(&address, &error);
+        let client = Client::open(endpoint.connection_info()?).map_err(failed)?;
+        let connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+        Ok((Handle::Own(connection), address))
     }
 }

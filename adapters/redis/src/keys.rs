@@ -119,12 +119,6 @@ impl Keys {
         format!("{}!wake:{name}", self.prefix).into_bytes()
     }
 
-    /// The lease that a channel is about; `None` for a channel that is none of ours.
-    pub(crate) fn lease_of_channel(&self, channel: &[u8]) -> Option<LeaseName> {
-        let channel = str::from_utf8(channel).ok()?;
-        LeaseName::new(channel.strip_prefix(&*self.prefix)?.strip_prefix("!wake:")?).ok()
-    }
-
     fn route(&self, name: &str) -> Route {
         match self.layout {
             Layout::Single => Route::FIRST,
@@ -146,5 +140,36 @@ impl Keys {
             key.extend_from_slice(format!("{{{}}}:", route.tag()).as_bytes());
         }
         key.extend_from_slice(name.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_in_keys_are_those_that_the_keys_were_made_of() {
+        for layout in [Layout::Single, Layout::Cluster] {
+            let keys = Keys::new("te.nure-1_x".into(), layout);
+            for name in ["a", ":", "}:", "{x}", "{0}:a", "!waiters:a", "a:b", "\0", "ä*?[x]\\"] {
+                let (_, key) = keys.lease_alone(&LeaseName::new(name).unwrap());
+                assert_eq!(keys.name_in(":", &key), Some(name), "{layout:?}");
+                assert_eq!(keys.name_in("!timer:", &key), None, "{layout:?}");
+                let (_, timer) = keys.timer(&TimerName::new(name).unwrap());
+                assert_eq!((keys.name_in("!timer:", &timer), keys.name_in(":", &timer)), (Some(name), None));
+            }
+            for foreign in [&b"te.nure-1_xy:a"[..], b"tenure-1_x:a", b"te.nure-1_x", b"te.nure-1_x:\xff", b""]
+            {
+                assert_eq!(keys.name_in(":", foreign), None, "{layout:?}");
+            }
+        }
+        let keys = Keys::new("t".into(), Layout::Cluster);
+        let (_, key) = keys.lease_alone(&LeaseName::new("b").unwrap());
+        let of_another_tag = String::from_utf8(key).unwrap().replace('b', "c");
+        assert_eq!(
+            keys.name_in(":", of_another_tag.as_bytes()),
+            None,
+            "no lease has this name under this tag"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use redis::Value;
 use tenure_core::{LeaseName, Token};
 use tenure_store::{
@@ -10,7 +11,7 @@ use tenure_store::{
 };
 
 use crate::client::Client;
-use crate::error::strange;
+use crate::error::{Failed, strange};
 use crate::keys::Route;
 use crate::looking::PATIENCE;
 use crate::record::{self, millis};
@@ -77,7 +78,21 @@ impl Client {
         if sent.is_empty() {
             return results;
         }
-        match self.lost_of(sent.iter().map(|index| &requests[*index])).await {
+        let together = self.lost_of(sent.iter().map(|index| &requests[*index])).await;
+        if together.as_ref().is_err_and(|failed| failed.code() == Some("TRYAGAIN")) {
+            // Their slot is being moved, and some of them are at the other node already: each by itself is found.
+            let each = sent.iter().map(async |index| {
+                let lost = self.lost_of(std::iter::once(&requests[*index])).await;
+                (*index, lost.map_err(StoreError::from).flatten())
+            });
+            for (index, lost) in join_all(each).await {
+                let renewed =
+                    lost.map(|lost| if lost.is_empty() { Renewed::Renewed } else { Renewed::NotYours });
+                results[index] = renewed.map_err(|error| error.about(&requests[index].name));
+            }
+            return results;
+        }
+        match together.map_err(StoreError::from).flatten() {
             Ok(lost) => {
                 for place in lost {
                     results[sent[place]] = Ok(Renewed::NotYours);
@@ -96,10 +111,10 @@ impl Client {
     async fn lost_of<'a>(
         &self,
         requests: impl Iterator<Item = &'a Renew> + Clone,
-    ) -> Result<Vec<usize>, StoreError> {
+    ) -> Result<Result<Vec<usize>, StoreError>, Failed> {
         let timeout = requests.clone().map(|request| request.timeout).min().unwrap_or_default();
         let until = clock::now() + timeout;
-        let keys = self.server.keys(until).await?;
+        let keys = self.server.keys(until).await.map_err(Failed::not_connected)?;
         let (mut call, mut route, mut asked) = (Call::new(), None, 0);
         let (mut key, mut mine) = (Vec::new(), Vec::new());
         for request in requests {
@@ -112,13 +127,8 @@ impl Client {
             call.push_arg(&mine[..]);
             asked += 1;
         }
-        let answer = self.server.run(route.unwrap_or(Route::FIRST), &script::RENEW, &call, until).await?;
-        let Value::Array(lost) = &answer else { return Err(strange(&answer)) };
-        let place = |index: &Value| match index {
-            Value::Int(index) => usize::try_from(*index - 1).ok().filter(|place| *place < asked),
-            _ => None,
-        };
-        lost.iter().map(|index| place(index).ok_or_else(|| strange(&answer))).collect()
+        let answer = self.server.try_run(route.unwrap_or(Route::FIRST), &script::RENEW, &call, until).await?;
+        Ok(lost_places(&answer, asked))
     }
 
     pub(crate) async fn release_lease(&self, request: &Release) -> Result<Released, StoreError> {
@@ -175,6 +185,16 @@ fn write(to: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     use std::io::Write as _;
     // Memory takes whatever is written to it.
     let _ = to.write_fmt(text);
+}
+
+/// The places, from 0, of those that the script for renewals says are not their owners'.
+fn lost_places(answer: &Value, asked: usize) -> Result<Vec<usize>, StoreError> {
+    let Value::Array(lost) = answer else { return Err(strange(answer)) };
+    let place = |index: &Value| match index {
+        Value::Int(index) => usize::try_from(*index - 1).ok().filter(|place| *place < asked),
+        _ => None,
+    };
+    lost.iter().map(|index| place(index).ok_or_else(|| strange(answer))).collect()
 }
 
 /// Something that a lease's key should not hold, and what to do about it.

@@ -9,6 +9,7 @@
 
 mod batch;
 mod client;
+mod cluster;
 mod connect;
 mod error;
 mod greeting;

@@ -20,9 +20,8 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A connection, its own number among those of its node, and what its server said of itself.
+/// A connection, and what its server said of itself.
 pub(crate) struct Link {
-    pub(crate) generation: u64,
     /// Where it leads to, for people: never with credentials.
     pub(crate) address: String,
     pub(crate) greeting: Greeting,

@@ -10,6 +10,7 @@ use tenure_store::{Holder, LeaseRecord, StoreError, StoreErrorKind, clock};
 use crate::client::Client;
 use crate::error::strange;
 use crate::keys::Route;
+use crate::node::Node;
 use crate::record;
 use crate::script::{self, Call};
 
@@ -122,28 +123,35 @@ impl Client {
 
     /// All keys that match a pattern; the same one may come twice.
     pub(crate) async fn scan(&self, pattern: &[u8], mut found: impl FnMut(&[u8])) -> Result<(), StoreError> {
-        let mut cursor = b"0".to_vec();
-        loop {
-            let mut command = redis::cmd("SCAN");
-            command.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCANNED_AT_ONCE);
-            let answer = self
-                .server
-                .command(Route::FIRST, &command, clock::now() + PATIENCE)
-                .await
-                .map_err(needed_for_lists)?;
-            let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
-            let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {
-                return Err(strange(&answer));
-            };
-            for key in keys {
-                let Value::BulkString(key) = key else { return Err(strange(&answer)) };
-                found(key);
-            }
-            if next == b"0" {
-                return Ok(());
-            }
-            cursor.clone_from(next);
+        for node in self.server.nodes(clock::now() + PATIENCE).await? {
+            scan_one(&node, pattern, &mut found).await?;
         }
+        Ok(())
+    }
+}
+
+/// All keys of one server that match a pattern.
+async fn scan_one(node: &Node, pattern: &[u8], found: &mut impl FnMut(&[u8])) -> Result<(), StoreError> {
+    let mut cursor = b"0".to_vec();
+    loop {
+        let mut command = redis::cmd("SCAN");
+        command.arg(&cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCANNED_AT_ONCE);
+        let answer = node
+            .request(&command, clock::now() + PATIENCE)
+            .await
+            .map_err(|failed| needed_for_lists(failed.error))?;
+        let Value::Array(parts) = &answer else { return Err(strange(&answer)) };
+        let [Value::BulkString(next), Value::Array(keys)] = &parts[..] else {
+            return Err(strange(&answer));
+        };
+        for key in keys {
+            let Value::BulkString(key) = key else { return Err(strange(&answer)) };
+            found(key);
+        }
+        if next == b"0" {
+            return Ok(());
+        }
+        cursor.clone_from(next);
     }
 }
 

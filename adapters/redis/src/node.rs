@@ -163,7 +163,6 @@ impl Inner {
         };
         let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
         let connecting = Connecting {
-            generation,
             way: self.way.clone(),
             timeout: self.connect_timeout,
             pause: pause_after(self.failures.load(Ordering::Relaxed)),

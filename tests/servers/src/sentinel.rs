@@ -21,6 +21,10 @@ const NAME: &str = "tenure";
 const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 
+/// Periods in milliseconds: of a sentinel that is made quicker, and how often one by itself says whom it knows.
+const QUICK: &str = "200";
+const PUBLISH: &str = "2000";
+
 /// A primary, its replicas, and three sentinels that watch them.
 ///
 /// The sentinels take a primary for dead after a second of silence. A failover takes about a second more.
@@ -198,27 +202,50 @@ impl Sentinel {
         });
     }
 
-    /// Waits until the sentinels know each other and find the primary and all replicas well; they would do a failover.
+    /// Waits until the sentinels know each other and who the primary is, and find it and all replicas well: they would do a
+    /// failover. A primary that was replaced is a replica then.
+    ///
+    /// # Panics
+    ///
+    /// If some server or sentinel is down.
     pub fn settled(&self) {
-        eventually("sentinels that know everybody", || {
-            let all = self.sentinels.iter().all(|sentinel| {
-                let quorum = |client: &mut Client| client.try_command(&["SENTINEL", "CKQUORUM", NAME]).ok();
-                let agree = |reply| matches!(reply, Reply::Status(said) if said.starts_with(&format!("OK {SENTINELS} ")));
-                let well = |client: &mut Client| {
-                    let replicas = client.try_command(&["SENTINEL", "REPLICAS", NAME]).ok()?.array();
-                    let well = |replica: Reply| {
-                        let fields = replica.texts();
-                        let field = |name: &str| fields.chunks(2).find(|pair| pair[0] == name).map(|pair| &*pair[1]);
-                        field("flags") == Some("slave") && field("master-link-status") == Some("ok")
-                    };
-                    Some(replicas.len() + 1 == self.servers.len() && replicas.into_iter().all(well))
-                };
-                sentinel.client().is_some_and(|mut client| {
-                    quorum(&mut client).is_some_and(agree) && well(&mut client) == Some(true)
-                })
-            });
-            all.then_some(())
+        eventually("sentinels that agree", || {
+            let primaries: Vec<_> = self.sentinels.iter().map(Watcher::primary).collect::<Option<_>>()?;
+            primaries.windows(2).all(|pair| pair[0] == pair[1]).then_some(())
         });
+        // Four of these pass until a sentinel tells a server that should be a replica, and is none, to follow. It must not
+        // be quick before they agree: one might undo what another has just done.
+        let publish = |period| {
+            for sentinel in &self.sentinels {
+                sentinel
+                    .client()
+                    .expect("it is up")
+                    .command(&["SENTINEL", "DEBUG", "publish-period", period])
+                    .ok();
+            }
+        };
+        publish(QUICK);
+        eventually("sentinels that find all well", || {
+            self.sentinels.iter().all(|sentinel| self.well(sentinel)).then_some(())
+        });
+        publish(PUBLISH);
+    }
+
+    fn well(&self, sentinel: &Watcher) -> bool {
+        let Some(mut client) = sentinel.client() else { return false };
+        let mut ask = |what| client.try_command(&["SENTINEL", what, NAME]).ok();
+        let (Some(Reply::Status(quorum)), Some(Reply::Array(replicas))) = (ask("CKQUORUM"), ask("REPLICAS"))
+        else {
+            return false;
+        };
+        let follows = |replica: Reply| {
+            let fields = replica.texts();
+            let field = |name: &str| fields.chunks(2).find(|pair| pair[0] == name).map(|pair| &*pair[1]);
+            field("flags") == Some("slave") && field("master-link-status") == Some("ok")
+        };
+        quorum.starts_with(&format!("OK {SENTINELS} "))
+            && replicas.len() + 1 == self.servers.len()
+            && replicas.into_iter().all(follows)
     }
 
     /// Kills a sentinel.
@@ -242,6 +269,16 @@ impl Sentinel {
     }
 }
 
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for sentinel in &self.sentinels {
+                println!("a sentinel said:\n{}", fs::read_to_string(&sentinel.log).unwrap_or_default());
+            }
+        }
+    }
+}
+
 impl Watcher {
     fn begin(&self) {
         let mut command = Command::new(self.flavour.program());
@@ -249,9 +286,8 @@ impl Watcher {
         *self.program() = Some(Program::start(command, &self.log));
     }
 
-    /// Waits until it answers, and makes it quicker: by itself it looks at a server's role every ten seconds, tries a
-    /// connection that was refused again after fifteen, and lets some of these pass until it tells a primary that was
-    /// replaced to follow.
+    /// Waits until it answers, and makes it quicker: by itself it looks at a server's role every ten seconds, and
+    /// tries a connection that was refused again after fifteen.
     fn hasten(&self) {
         let mut client = eventually("a sentinel to answer", || {
             let mut program = self.program();
@@ -259,11 +295,8 @@ impl Watcher {
             assert!(!program.has_ended(), "the sentinel does not start:\n{}", program.said());
             self.client()
         });
-        let periods =
-            ["ping-period", "info-period", "publish-period", "ask-period", "min-link-reconnect-period"];
-        for period in periods {
-            // In milliseconds.
-            client.command(&["SENTINEL", "DEBUG", period, "200"]).ok();
+        for period in ["ping-period", "info-period", "ask-period", "min-link-reconnect-period"] {
+            client.command(&["SENTINEL", "DEBUG", period, QUICK]).ok();
         }
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
-use tenure_servers::{Client, Config, Flavour, Redis, Reply};
+use tenure_servers::{Client, Config, Flavour, Redis, Reply, eventually};
 
 fn is_gone(process: Pid) -> bool {
     test_kill_process(process).is_err()
@@ -138,10 +138,11 @@ on! { needs_valkey, "needs valkey", Valkey:
 }
 
 mod more {
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{Ipv6Addr, SocketAddr};
     use std::os::unix::net::UnixStream;
     use std::path::Path;
+    use std::process::Stdio;
 
     use super::*;
 
@@ -160,6 +161,34 @@ mod more {
             let mut pong = [0; 7];
             socket.read_exact(&mut pong).unwrap();
             assert_eq!(&pong, b"+PONG\r\n");
+        }
+
+        /// Not a test, but the process that the one below kills.
+        #[test]
+        #[ignore = "needs redis"]
+        fn a_process_that_does_not_end_its_server() {
+            if std::env::var_os("TENURE_TEST_ENDLESS").is_some() {
+                let server = Redis::start();
+                println!("server {}", server.address());
+                std::thread::sleep(tenure_servers::LIMIT);
+            }
+        }
+
+        #[test]
+        #[ignore = "needs redis"]
+        fn a_server_does_not_outlive_a_process_that_is_killed() {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--ignored", "--nocapture", "a_process_that_does_not_end_its_server"]);
+            let mut child = command.env("TENURE_TEST_ENDLESS", "1").stdout(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            // The name of the test may stand before it.
+            let server = lines.find_map(|line| line.split_once("server ")?.1.parse().ok());
+            let server: SocketAddr = server.expect("its address");
+            assert!(Client::connect(server).is_ok());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            // Who inherits the process may leave it a zombie, so that its number says nothing.
+            eventually("the server to be gone", || Client::connect(server).is_err().then_some(()));
         }
 
         #[test]

@@ -136,6 +136,14 @@ impl Endpoint {
         same && self.address == other.address
     }
 
+    /// Its host, without brackets, and its port; of a unix socket the path and zero.
+    pub(crate) fn host_and_port(&self) -> (String, u16) {
+        match &self.address {
+            Address::Tcp(host, port) => (host.clone(), *port),
+            Address::Unix(path) => (path.display().to_string(), 0),
+        }
+    }
+
     /// All that connecting takes. Passwords and certificates are read from their files now.
     ///
     /// # Errors
