@@ -126,6 +126,16 @@ impl Endpoint {
         Self { address: Address::Tcp(host.to_owned(), port), access: self.access.clone() }
     }
 
+    /// Whether it comes from the same settings.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let same = match (&self.access, &other.access) {
+            (How::Ours(one), How::Ours(other)) => Arc::ptr_eq(one, other),
+            (How::Given(one), How::Given(other)) => Arc::ptr_eq(one, other),
+            (How::Ours(_) | How::Given(_), _) => false,
+        };
+        same && self.address == other.address
+    }
+
     /// Its host, without brackets, and its port; of a unix socket the path and zero.
     pub(crate) fn host_and_port(&self) -> (String, u16) {
         match &self.address {
