@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -84,10 +85,10 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
 
 /// Waits until a connection was lost, something else is listened to, or the time has come.
 async fn something_to_do(pushes: &Pushes, at: Option<Instant>) {
-    let mut first = true;
     let woken = pin!(poll_fn(|context| {
         pushes.upkeep.register(context.waker());
-        if !std::mem::take(&mut first) || pushes.lock().lost { Poll::Ready(()) } else { Poll::Pending }
+        // It is polled for each hint, too.
+        if pushes.news.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }));
     match at {
         Some(at) => match select(woken, pin!(sleep(at.saturating_since(clock::now())))).await {
