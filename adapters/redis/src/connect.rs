@@ -39,7 +39,6 @@ impl Way {
 
 /// An attempt to connect.
 pub(crate) struct Connecting {
-    pub(crate) generation: u64,
     pub(crate) way: Way,
     /// How long it may take, after the pause.
     pub(crate) timeout: Duration,
@@ -88,7 +87,7 @@ impl Connecting {
             Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
         };
         let greeting = greet(&handle, &address).await?;
-        Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
+        Ok(Arc::new(Link { address, greeting, handle, health }))
     }
 
     async fn open(&self, endpoint: &Endpoint, health: &Arc<Health>) -> Result<(Handle, String), StoreError> {
