@@ -85,6 +85,8 @@ pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{Limits, SimpleStore, Store};
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
+#[cfg(all(feature = "redis", any(feature = "tokio", feature = "smol")))]
+pub use tenure_redis::{RedisOptions, RedisStore};
 #[cfg(all(feature = "sqlite", unix))]
 pub use tenure_sqlite::{SqliteOptions, SqliteStore};
 pub use url::store;

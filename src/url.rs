@@ -10,7 +10,14 @@ use tenure_driver::core::ConfigError;
 /// | `memory:` | in this process, empty at each call | `memory` |
 /// | `sqlite:/path/to/file.db` | in a file, for all processes of this machine that may open it; it is made for its owner alone | `sqlite` |
 /// | `embedded:app` | in the file of a program named `app`, below the user's state directory: for the processes of one user | `sqlite` |
+/// | `redis://host:6379/0` | on a Redis or Valkey server, or in the Cluster that it is a node of; `rediss://` with TLS, `redis+unix:///path.sock` by a unix socket | `redis` |
+/// | `redis+sentinel://host1,host2/service` | on the server that Sentinels call the primary | `redis` |
+/// | `redis+cluster://host1,host2` | in a Redis or Valkey Cluster | `redis` |
 ///
+#[cfg_attr(
+    all(feature = "redis", any(feature = "tokio", feature = "smol")),
+    doc = "All that a URL of Redis can say is at [`RedisOptions::from_url`](crate::RedisOptions::from_url).\n"
+)]
 /// # Errors
 /// [`ConnectError`]. It never shows what may be a secret.
 pub fn store(url: &str) -> Result<AnyStore, ConnectError> {
@@ -22,6 +29,7 @@ pub fn store(url: &str) -> Result<AnyStore, ConnectError> {
         "memory" => memory(rest),
         "sqlite" => sqlite(url),
         "embedded" => embedded_store(rest),
+        other if is_redis(other) => redis(url),
         _ => Err(ConnectError::UnknownScheme { scheme: presentable(scheme), known: KNOWN }),
     }
 }
@@ -34,7 +42,15 @@ fn presentable(scheme: &str) -> String {
     if well_formed { scheme.to_owned() } else { "(not a scheme)".to_owned() }
 }
 
-const KNOWN: &str = "memory:, sqlite:/path/to/file.db and embedded:app";
+const KNOWN: &str = "memory:, sqlite:/path/to/file.db, embedded:app, redis://host (rediss: with TLS, valkey: likewise), \
+     redis+unix:///path.sock, redis+sentinel://host1,host2/service and redis+cluster://host1,host2";
+
+/// Whether a scheme, in small letters, is one of Redis: whoever misspells what follows after the + is to be told what
+/// there is by those who know.
+fn is_redis(scheme: &str) -> bool {
+    let name = scheme.split_once('+').map_or(scheme, |(name, _)| name);
+    matches!(name, "redis" | "rediss" | "valkey" | "valkeys")
+}
 
 #[cfg(feature = "memory")]
 fn memory(rest: &str) -> Result<AnyStore, ConnectError> {
@@ -73,6 +89,18 @@ pub(crate) fn embedded_store(app: &str) -> Result<AnyStore, ConnectError> {
 #[cfg(not(all(feature = "sqlite", unix)))]
 pub(crate) fn embedded_store(_app: &str) -> Result<AnyStore, ConnectError> {
     Err(ConnectError::NotBuiltIn { scheme: "embedded", feature: "sqlite" })
+}
+
+#[cfg(all(feature = "redis", any(feature = "tokio", feature = "smol")))]
+fn redis(url: &str) -> Result<AnyStore, ConnectError> {
+    let options = tenure_redis::RedisOptions::from_url(url)?;
+    Ok(AnyStore::new(tenure_redis::RedisStore::new(options)))
+}
+
+#[cfg(not(all(feature = "redis", any(feature = "tokio", feature = "smol"))))]
+fn redis(_url: &str) -> Result<AnyStore, ConnectError> {
+    let feature = if cfg!(feature = "redis") { "tokio` or `smol" } else { "redis" };
+    Err(ConnectError::NotBuiltIn { scheme: "redis", feature })
 }
 
 /// A store that can't be had from its URL.

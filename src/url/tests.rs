@@ -6,18 +6,29 @@ fn refused(url: &str) -> String {
 
 #[test]
 fn what_is_not_known_is_refused_with_what_is() {
-    for url in ["redis://host", "postgres:x", "http://host", ":", "Ünknown:x"] {
+    for url in ["radish://host", "postgres:x", "http://host", ":", "Ünknown:x"] {
         let error = refused(url);
-        assert!(error.contains("known are memory:, sqlite:/path/to/file.db and embedded:app"), "{error}");
+        assert!(
+            error.contains("known are memory:, sqlite:/path/to/file.db, embedded:app, redis://host"),
+            "{error}"
+        );
     }
     assert!(refused("leases.db").contains("no scheme"));
     assert!(refused("").contains("no scheme"));
-    assert!(refused("redis://host").contains("\"redis\""));
+    assert!(refused("radish://host").contains("\"radish\""));
 }
 
 #[test]
 fn no_error_shows_a_password() {
-    for url in ["redis://user:s3cret@host", "s3cret", "s3cret@host:1234", "user=s3cret:x", "memory:s3cret"] {
+    for url in [
+        "redis://user:s3cret@",
+        "redis+other://user:s3cret@host",
+        "radish://user:s3cret@host",
+        "s3cret",
+        "s3cret@host:1234",
+        "user=s3cret:x",
+        "memory:s3cret",
+    ] {
         assert!(!refused(url).contains("s3cret"), "{}", refused(url));
     }
 }
@@ -37,6 +48,36 @@ fn what_the_embedded_store_refuses_is_said() {
     assert!(refused("sqlite:/a.db?earyl=off").contains("earyl"));
     assert!(refused("embedded:../a").contains("../a"));
     assert!(store("sqlite:/nowhere/yet.db").is_ok(), "nothing is opened yet");
+}
+
+#[test]
+fn redis_is_there_with_its_feature_and_a_runtime() {
+    let urls = [
+        "redis://localhost",
+        "REDIS://localhost",
+        "rediss://user:p%40ss@localhost:6380/2?prefix=billing",
+        "valkey://[::1]",
+        "redis+unix:///run/redis.sock",
+        "valkey+sentinel://one,two/service",
+        "rediss+cluster://one,two:7001",
+    ];
+    for url in urls {
+        if cfg!(all(feature = "redis", any(feature = "tokio", feature = "smol"))) {
+            assert!(store(url).is_ok(), "{url}: {}", refused(url));
+        } else if cfg!(feature = "redis") {
+            assert!(refused(url).contains("needs the feature `tokio` or `smol`"), "{}", refused(url));
+        } else {
+            assert!(refused(url).contains("needs the feature `redis`"), "{}", refused(url));
+        }
+    }
+}
+
+#[cfg(all(feature = "redis", any(feature = "tokio", feature = "smol")))]
+#[test]
+fn what_is_wrong_with_a_url_of_redis_is_said() {
+    assert!(refused("redis+sentinal://host/service").contains("+sentinel:"));
+    assert!(refused("redis://host?perfix=a").contains("\"perfix\""));
+    assert!(refused("redis+sentinel://host").contains("name the service"));
 }
 
 #[cfg(all(feature = "sqlite", feature = "tokio", unix))]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Either, Shared, select};
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 use tenure_core::Instant;
 use tenure_store::{StoreError, StoreErrorKind, clock};
 
@@ -28,7 +28,7 @@ use crate::connect::Way;
 use crate::error::{Cause, Failed, strange};
 use crate::greeting::Mode;
 use crate::node::Node;
-use crate::sentinel::at;
+use crate::options::Endpoint;
 use crate::sleep::before;
 use crate::tags::Route;
 use crate::watch::Pushes;
@@ -47,7 +47,7 @@ const STAGGER: Duration = Duration::from_millis(200);
 /// One server, or the nodes of a Cluster: which of the two, the server itself says.
 pub(crate) struct Cluster {
     /// How to get at the first nodes, of which there is at least one. At the others it is as at the first.
-    seeds: Vec<(Address, ConnectionInfo)>,
+    seeds: Vec<(Address, Endpoint)>,
     connect_timeout: Duration,
     pushes: Arc<Pushes>,
     state: Mutex<State>,
@@ -81,8 +81,8 @@ struct Reading {
 
 impl Cluster {
     /// The Cluster of these nodes, or the one server that this is.
-    pub(crate) fn new(seeds: Vec<ConnectionInfo>, connect_timeout: Duration, pushes: Arc<Pushes>) -> Self {
-        let seeds = seeds.into_iter().map(|info| (Address::of(&info), info)).collect();
+    pub(crate) fn new(seeds: Vec<Endpoint>, connect_timeout: Duration, pushes: Arc<Pushes>) -> Self {
+        let seeds = seeds.into_iter().map(|endpoint| (Address::of(&endpoint), endpoint)).collect();
         Self { seeds, connect_timeout, pushes, state: Mutex::default() }
     }
 
@@ -382,11 +382,11 @@ impl Cluster {
             return node.clone();
         }
         let seed = self.seeds.iter().find(|(seed, _)| seed == address);
-        let info = match seed {
-            Some((_, info)) => info.clone(),
-            None => at(&self.seeds[0].1, &address.host, address.port),
+        let endpoint = match seed {
+            Some((_, endpoint)) => endpoint.clone(),
+            None => self.seeds[0].1.at(&address.host, address.port),
         };
-        let node = Node::new(Way::To(info), self.connect_timeout, Arc::clone(&self.pushes));
+        let node = Node::new(Way::To(endpoint), self.connect_timeout, Arc::clone(&self.pushes));
         if state.closed {
             node.close();
         }

@@ -4,15 +4,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisResult,
-};
+use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
 use tenure_store::{StoreError, clock};
 
 use crate::error::cant_connect;
 use crate::greeting::greet;
 use crate::link::{Given, Handle, Health, Link};
 use crate::node::Inner;
+use crate::options::Endpoint;
 use crate::sentinel::Sentinels;
 use crate::sleep::{before, sleep};
 
@@ -20,7 +19,7 @@ use crate::sleep::{before, sleep};
 #[derive(Clone)]
 pub(crate) enum Way {
     /// To this server.
-    To(ConnectionInfo),
+    To(Endpoint),
     /// To the one that these name.
     Sentinels(Arc<Sentinels>),
     /// It has this one, which is the program's.
@@ -31,7 +30,7 @@ impl Way {
     /// Where it leads to, for people.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::To(info) => info.addr().to_string(),
+            Self::To(endpoint) => endpoint.to_string(),
             Self::Sentinels(sentinels) => format!("the primary of {:?}", sentinels.service()),
             Self::Given(_) => "the server of the program's own connection".to_owned(),
         }
@@ -40,7 +39,6 @@ impl Way {
 
 /// An attempt to connect.
 pub(crate) struct Connecting {
-    pub(crate) generation: u64,
     pub(crate) way: Way,
     /// How long it may take, after the pause.
     pub(crate) timeout: Duration,
@@ -85,31 +83,15 @@ impl Connecting {
         let health = Arc::new(Health::default());
         let (handle, address) = match &self.way {
             Way::Given(connection) => (Handle::Given(Arc::clone(connection)), self.way.address()),
-            Way::To(info) => self.open(info, &health).await?,
+            Way::To(endpoint) => self.open(endpoint, &health).await?,
             Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
         };
         let greeting = greet(&handle, &address).await?;
-        Ok(Arc::new(Link { generation: self.generation, address, greeting, handle, health }))
+        Ok(Arc::new(Link { address, greeting, handle, health }))
     }
 
-    async fn open(
-        &self,
-        info: &ConnectionInfo,
-        health: &Arc<Health>,
-    ) -> Result<(Handle, String), StoreError> {
-        let address = info.addr().to_string();
-        match self.open_own(info, health, &address).await {
-            Ok(handle) => Ok((handle, address)),
-            Err(error) => Err(cant_connect(&address, &error)),
-        }
-    }
-
-    async fn open_own(
-        &self,
-        info: &ConnectionInfo,
-        health: &Arc<Health>,
-        address: &str,
-    ) -> RedisResult<Handle> {
+    async fn open(&self, endpoint: &Endpoint, health: &Arc<Health>) -> Result<(Handle, String), StoreError> {
+        let address = endpoint.to_string();
         let (node, health) = (Weak::clone(&self.node), Arc::clone(health));
         let closed = StoreError::unknown(format!("the connection to {address} was closed"));
         let config = AsyncConnectionConfig::new()
@@ -127,9 +109,10 @@ impl Connecting {
                 }
                 Ok(())
             });
-        let settings = info.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
-        let client = Client::open(info.clone().set_redis_settings(settings))?;
-        client.get_multiplexed_async_connection_with_config(&config).await.map(Handle::Own)
+        let failed = |error| cant_connect(&address, &error);
+        let client = Client::open(endpoint.connection_info()?).map_err(failed)?;
+        let connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
+        Ok((Handle::Own(connection), address))
     }
 }

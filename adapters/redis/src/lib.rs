@@ -34,4 +34,5 @@ mod timers;
 mod watch;
 
 pub use options::RedisOptions;
+pub use redis;
 pub use store::RedisStore;

@@ -86,6 +86,11 @@ impl Node {
         }
     }
 
+    /// Whether its connection is the program's.
+    pub(crate) fn is_given(&self) -> bool {
+        matches!(self.inner.way, Way::Given(_))
+    }
+
     /// Has one command carried out, connecting first if that is needed.
     pub(crate) async fn request(&self, command: &Cmd, until: Instant) -> Result<Value, Failed> {
         let link = self.connected(until).await.map_err(Failed::not_connected)?;
@@ -158,7 +163,6 @@ impl Inner {
         };
         let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
         let connecting = Connecting {
-            generation,
             way: self.way.clone(),
             timeout: self.connect_timeout,
             pause: pause_after(self.failures.load(Ordering::Relaxed)),

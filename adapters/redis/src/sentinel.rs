@@ -3,13 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value,
-};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, Value};
 use tenure_store::{StoreError, StoreErrorKind, clock};
 
 use crate::error::{cant_connect, strange};
 use crate::link::text;
+use crate::options::Endpoint;
 use crate::sleep::before;
 
 /// How long one Sentinel may take, connecting included, before the next is asked.
@@ -18,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The Sentinels that watch over one service.
 pub(crate) struct Sentinels {
     /// The one that answered last comes first.
-    order: Mutex<Vec<ConnectionInfo>>,
+    order: Mutex<Vec<Endpoint>>,
     service: String,
     /// How to get at the primary, whatever its address.
-    server: ConnectionInfo,
+    server: Endpoint,
 }
 
 impl Sentinels {
-    pub(crate) fn new(sentinels: Vec<ConnectionInfo>, service: String, server: ConnectionInfo) -> Self {
+    pub(crate) fn new(sentinels: Vec<Endpoint>, service: String, server: Endpoint) -> Self {
         Self { order: Mutex::new(sentinels), service, server }
     }
 
@@ -38,14 +37,14 @@ impl Sentinels {
     ///
     /// # Errors
     /// Transient if no Sentinel could be reached; rejected if those that could do not know the service, or want another login.
-    pub(crate) async fn primary(&self) -> Result<ConnectionInfo, StoreError> {
+    pub(crate) async fn primary(&self) -> Result<Endpoint, StoreError> {
         let order = self.order.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut failed = Vec::new();
         for sentinel in order {
             match self.ask(&sentinel).await {
                 Ok((host, port)) => {
                     self.put_first(&sentinel);
-                    return Ok(at(&self.server, &host, port));
+                    return Ok(self.server.at(&host, port));
                 }
                 Err(error) => failed.push(error),
             }
@@ -58,12 +57,11 @@ impl Sentinels {
         Err(StoreError::new(kind.unwrap_or(StoreErrorKind::Rejected), message))
     }
 
-    async fn ask(&self, sentinel: &ConnectionInfo) -> Result<(String, u16), StoreError> {
-        let address = sentinel.addr();
+    async fn ask(&self, sentinel: &Endpoint) -> Result<(String, u16), StoreError> {
+        let address = sentinel;
         let asked = before(clock::now() + PATIENCE, self.request(sentinel)).await;
-        let asked =
-            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))?;
-        let answer = asked.map_err(|error| cant_connect(&address.to_string(), &error))?;
+        let answer =
+            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))??;
         let parts = match &answer {
             Value::Nil => {
                 return Err(StoreError::rejected(format!("{address} knows no service of this name")));
@@ -80,33 +78,25 @@ impl Sentinels {
         .ok_or_else(|| strange(&answer))
     }
 
-    async fn request(&self, sentinel: &ConnectionInfo) -> RedisResult<Value> {
+    async fn request(&self, sentinel: &Endpoint) -> Result<Value, StoreError> {
         // They have no databases, and the older ones only the older protocol.
-        let settings = sentinel.redis_settings().clone();
-        let settings = settings.set_protocol(ProtocolVersion::RESP2).set_db(0).set_skip_set_lib_name();
-        let client = Client::open(sentinel.clone().set_redis_settings(settings))?;
+        let info = sentinel.connection_info()?;
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_db(0);
+        let failed = |error| cant_connect(&sentinel.to_string(), &error);
+        let client = Client::open(info.set_redis_settings(settings)).map_err(failed)?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
-        connection.send_packed_command(&command).await?.extract_error()
+        let answer = connection.send_packed_command(&command).await;
+        answer.and_then(Value::extract_error).map_err(failed)
     }
 
-    fn put_first(&self, sentinel: &ConnectionInfo) {
+    fn put_first(&self, sentinel: &Endpoint) {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = order.iter().position(|other| other.addr() == sentinel.addr()) {
+        if let Some(place) = order.iter().position(|other| other.to_string() == sentinel.to_string()) {
             order[..=place].rotate_right(1);
         }
     }
-}
-
-/// The same settings for another address.
-pub(crate) fn at(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
-    let host = host.to_owned();
-    server.clone().set_addr(match server.addr() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
-    })
 }

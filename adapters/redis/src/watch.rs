@@ -195,8 +195,11 @@ impl Pushes {
 }
 
 impl Client {
-    /// The hints; `None` if somebody has them.
+    /// The hints; `None` if somebody has them, or there are none.
     pub(crate) fn hear(&self) -> Option<Hints> {
+        if !self.server.pushes() {
+            return None;
+        }
         let hints = self.pushes.hints.listen()?;
         let upkeep = upkeep::keep_up(Arc::clone(&self.server), Arc::clone(&self.pushes)).boxed();
         Some(Listening { hints, upkeep: Some(upkeep) }.boxed())
@@ -292,6 +295,11 @@ impl Client {
 
 /// Subscribes to a channel, and returns once the server has confirmed it.
 async fn subscribe(server: &Server, route: Route, channel: &[u8], until: Instant) -> Result<(), StoreError> {
+    if !server.pushes() {
+        return Err(StoreError::rejected(
+            "what is pushed over the program's own connection does not come here: waiters sleep until the TTL is over",
+        ));
+    }
     let mut command = redis::cmd("SUBSCRIBE");
     command.arg(channel);
     server.command(route, &command, until).await.map(drop).map_err(|mut error| {

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use percent_encoding::percent_decode_str;
 use tenure_store::core::ConfigError;
+use tenure_store::url::{parameters, percent_decode};
 
 /// The settings of a [`SqliteStore`](crate::SqliteStore).
 ///
@@ -80,18 +80,15 @@ impl SqliteOptions {
             Some(_) => return refuse("name no host; write sqlite:/path or sqlite:///path".to_owned()),
             None => path,
         };
-        let Some(path) = decode(path) else {
+        let Some(path) = percent_decode(path) else {
             return refuse("have % only before two hexadecimal digits; write % itself as %25".to_owned());
         };
         let mut options = Self::new(PathBuf::from(OsString::from_vec(path)))?;
-        let mut seen = Vec::new();
-        for parameter in query.into_iter().flat_map(|query| query.split('&')).filter(|text| !text.is_empty())
-        {
-            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if seen.contains(&key) {
-                return refuse(format!("give {key} only once"));
-            }
-            seen.push(key);
+        let parameters = match parameters(query.unwrap_or_default()) {
+            Ok(parameters) => parameters,
+            Err(key) => return refuse(format!("give {key} only once")),
+        };
+        for (key, value) in parameters {
             match (key, value) {
                 ("early", "on") => options.early = true,
                 ("early", "off") => options.early = false,
@@ -170,15 +167,6 @@ fn shown(url: &str) -> String {
         Some((scheme, _)) => format!("{scheme}:…"),
         None => "…".to_owned(),
     }
-}
-
-/// Percent-decodes; `None` if a `%` is not followed by two hexadecimal digits.
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let well_formed = text
-        .split('%')
-        .skip(1)
-        .all(|part| part.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)));
-    well_formed.then(|| percent_decode_str(text).collect())
 }
 
 /// The longest name of a program: a file name has at most 255 bytes, and suffixes are added.

@@ -240,6 +240,7 @@ mod operation;
 mod replies;
 mod timer;
 mod traits;
+pub mod url;
 
 pub use check::{check_claim_floor, check_floor};
 pub use command::OperationKind;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use redis::{ConnectionAddr, ConnectionInfo, ServerError, Value};
+use redis::{ServerError, Value};
 
 use crate::link::text;
+use crate::options::Endpoint;
 use crate::tags::{Route, SLOTS, TAGS};
 
 /// Where a node listens.
@@ -16,13 +17,9 @@ pub(super) struct Address {
 }
 
 impl Address {
-    pub(super) fn of(info: &ConnectionInfo) -> Self {
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                Self { host: host.clone(), port: *port }
-            }
-            other => Self { host: other.to_string(), port: 0 },
-        }
+    pub(super) fn of(endpoint: &Endpoint) -> Self {
+        let (host, port) = endpoint.host_and_port();
+        Self { host, port }
     }
 }
 
