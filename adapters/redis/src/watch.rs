@@ -44,11 +44,24 @@ pub(crate) struct Pushes {
 struct State {
     /// By channel.
     leases: BTreeMap<Vec<u8>, Watched>,
-    /// The channel on which a new version of the members' view is told, and the last version that this handle knows.
-    members: Option<(Vec<u8>, u64)>,
+    members: Option<Members>,
     /// Some connection was lost, and what was subscribed to on it was not subscribed to again yet.
     lost: bool,
 }
+
+/// The members of the fleet, as those hear of them who send heartbeats.
+#[derive(Clone, Debug)]
+struct Members {
+    /// Where a new version of the view is told.
+    channel: Vec<u8>,
+    /// The last version that this handle knows.
+    told: u64,
+    /// When one of the others may be gone, by the clock of this machine.
+    next_end: Option<Instant>,
+}
+
+/// Those who know when a member will be gone look one after the other within this time after it.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// A lease that is watched.
 #[derive(Clone, Debug)]
@@ -110,24 +123,54 @@ impl Pushes {
         }
     }
 
-    /// A heartbeat was answered with this version of the members' view: other versions are news from now on. `false` if
-    /// this handle does not listen to them yet: see [`Client::hear_members`].
-    pub(crate) fn told_members(&self, version: u64) -> bool {
+    /// A heartbeat was answered with this version of the members' view: other versions are news from now on. And with how
+    /// long it is until one of the others is listed no longer, unless it is heard of: nobody tells of that.
+    pub(crate) fn told_members(&self, version: u64, next_end: Option<Duration>) {
         let mut state = self.lock();
-        let Some((_, told)) = &mut state.members else { return false };
-        *told = version.max(*told);
-        true
+        let Some(members) = &mut state.members else { return };
+        members.told = members.told.max(version);
+        // Not all handles at once: the first that looks tells the others.
+        let next_end = next_end.map(|wait| clock::now() + wait + self.stagger());
+        let before = std::mem::replace(&mut members.next_end, next_end);
+        let sooner = next_end.is_some_and(|end| before.is_none_or(|before| end < before));
+        drop(state);
+        if sooner {
+            self.upkeep.wake();
+        }
+    }
+
+    /// When to look whether a member is gone of whom nobody says so.
+    fn look_at_members(&self) -> Option<Instant> {
+        self.lock().members.as_ref()?.next_end
+    }
+
+    /// The time has come: hints at it, once.
+    fn members_may_be_gone(&self) {
+        let mut state = self.lock();
+        let due = state.members.as_mut().and_then(|members| members.next_end.take()).is_some();
+        drop(state);
+        if due {
+            self.hints.push(Hint::Members);
+        }
+    }
+
+    /// A part of [`STAGGER`] that other handles hardly have.
+    fn stagger(&self) -> Duration {
+        let sum = self.handle.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        STAGGER * (sum % 256) / 256 + Duration::from_millis(1)
     }
 
     /// What a message is a hint of. Anybody may publish anything.
     fn hint(&self, channel: &[u8], message: &[u8]) -> Option<Hint> {
         let mut state = self.lock();
-        if let Some((members, told)) = &mut state.members
-            && members == channel
+        if let Some(members) = &mut state.members
+            && members.channel == channel
         {
-            let version: u64 = str::from_utf8(message).ok()?.parse().ok()?;
-            let news = version != std::mem::replace(told, version);
-            return news.then_some(Hint::Members);
+            let (version, by) = str::from_utf8(message).ok()?.split_once(' ')?;
+            let version: u64 = version.parse().ok()?;
+            let news = version != std::mem::replace(&mut members.told, version);
+            // What a heartbeat of this handle has changed is told by its answer.
+            return (news && by != self.handle).then_some(Hint::Members);
         }
         let watched = state.leases.get(channel)?;
         let mut words = str::from_utf8(message).ok()?.split(' ');
@@ -221,18 +264,23 @@ impl Client {
         }
     }
 
-    /// Listens to changes of the members; to be called before the first heartbeat, and whenever it was not told. Whoever
-    /// may not listen hears nothing.
+    /// Listens to changes of the members, if that has not begun: to be called before each heartbeat. Whoever may not listen
+    /// hears nothing.
+    ///
+    /// # Errors
+    /// It can't be told whether it is listened to. Unsupported if the connection brings no hints.
     pub(crate) async fn hear_members(
         &self,
         route: Route,
         channel: Vec<u8>,
         until: Instant,
     ) -> Result<(), StoreError> {
-        let before = self.pushes.lock().members.replace((channel.clone(), 0));
-        if before.is_some() {
-            self.pushes.lock().members = before;
-            return Ok(());
+        {
+            let mut state = self.pushes.lock();
+            if state.members.is_some() {
+                return Ok(());
+            }
+            state.members = Some(Members { channel: channel.clone(), told: 0, next_end: None });
         }
         self.pushes.upkeep.wake();
         match subscribe(&self.server, route, &channel, until).await {

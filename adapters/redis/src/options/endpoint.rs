@@ -42,7 +42,7 @@ impl Address {
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
         if host.is_empty() {
-            return Err("name a host".to_owned());
+            return Err("name a host (an IPv6 address in brackets: [::1]:6379)".to_owned());
         }
         if !host.chars().all(allowed) {
             return Err(
@@ -193,7 +193,8 @@ impl Endpoint {
             }
             (Address::Tcp(host, port), _) => ConnectionAddr::Tcp(host.clone(), *port),
         };
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings =
+            info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         info.clone().set_addr(address).set_redis_settings(settings)
     }
 }

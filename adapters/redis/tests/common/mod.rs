@@ -215,6 +215,11 @@ impl Candidate {
         Renew { name: name.clone(), owner: owner.clone(), token, ttl: *ttl, timeout: TIMEOUT }
     }
 
+    pub fn release(&self, token: Token) -> Release {
+        let Self { name, owner, .. } = self;
+        Release { name: name.clone(), owner: owner.clone(), token: Some(token), timeout: TIMEOUT }
+    }
+
     pub async fn tries(&self, store: &impl Store) -> Result<Acquired, StoreError> {
         match run(store, self.acquire().into()).await? {
             Answer::Acquire(answer) => Ok(answer),
@@ -244,10 +249,7 @@ impl Candidate {
     }
 
     pub async fn releases(&self, store: &impl Store, token: Token) -> Released {
-        let Self { name, owner, .. } = self;
-        let release =
-            Release { name: name.clone(), owner: owner.clone(), token: Some(token), timeout: TIMEOUT };
-        match run(store, release.into()).await {
+        match run(store, self.release(token).into()).await {
             Ok(Answer::Release(answer)) => answer,
             other => panic!("releasing {:?} was answered with {other:?}", self.name),
         }

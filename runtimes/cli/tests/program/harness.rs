@@ -1,6 +1,5 @@
-//! Places with a store of their own, running programs, and the evidence that they leave.
+//! Running programs, and the evidence that they leave.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -10,173 +9,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
 use crate::history::{History, Line};
+pub(crate) use crate::place::{Place, block, stop};
 
 /// Far more than anything here takes; a test that waits this long has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks at a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-
-/// A folder with a store and evidence of its own.
-pub(crate) struct Place {
-    folder: tempfile::TempDir,
-    /// What is added to the store's URL.
-    query: &'static str,
-}
-
-impl Place {
-    pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), query: "" }
-    }
-
-    /// Where a holder's death is not seen, so that a lease passes on by its TTL only.
-    pub(crate) fn without_early_takeover() -> Self {
-        Self { query: "?early=off", ..Self::new() }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}{}", self.path("leases.db").display(), self.query)
-    }
-
-    /// Processes that name this place on their command line and live, apart from parts of `tenure`.
-    pub(crate) fn workers(&self) -> Vec<Pid> {
-        let folder = self.folder.path().to_str().unwrap();
-        let processes = std::fs::read_dir("/proc").unwrap();
-        processes
-            .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
-            .filter(|process| {
-                let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-                let line = String::from_utf8_lossy(&line).into_owned();
-                line.contains(folder) && !line.starts_with("tenure\0") && lives(*process)
-            })
-            .collect()
-    }
-
-    /// `tenure` with these arguments, on the store of this place, with nothing of our own environment that it
-    /// would look at.
-    pub(crate) fn tenure(&self, arguments: &[&str]) -> Command {
-        let mut command = bare_tenure();
-        command.args(arguments).env("TENURE_STORE", self.url()).env("HOME", self.folder.path());
-        command
-    }
-
-    /// `tenure run` of a witness on a lease named `job`. It leaves its evidence in the file `evidence`.
-    pub(crate) fn work(&self, options: &[&str], evidence: &str, witness: &[&str]) -> Running {
-        let file = self.path(evidence);
-        let mut arguments = vec!["run", "--lease", "job"];
-        arguments.extend(options);
-        let mut command = self.tenure(&arguments);
-        command.arg("--").arg(witness_program()).arg("work").arg(file).args(witness);
-        Running::start(command)
-    }
-
-    /// `tenure every` of a witness on a timer named `job`, which works so many milliseconds for each tick. It leaves its
-    /// evidence in the file `evidence`.
-    pub(crate) fn ticks(&self, period: &str, options: &[&str], evidence: &str, millis: u64) -> Running {
-        let mut command = self.every(period, options);
-        command.arg(witness_program()).arg("tick").arg(self.path(evidence)).arg(millis.to_string());
-        Running::start(command)
-    }
-
-    /// `tenure every` on a timer named `job`; the command is still to be added.
-    pub(crate) fn every(&self, period: &str, options: &[&str]) -> Command {
-        let mut arguments = vec!["every", period, "--name", "job"];
-        arguments.extend(options);
-        let mut command = self.tenure(&arguments);
-        command.arg("--");
-        command
-    }
-
-    /// `tenure worker` with these options; the command is still to be added.
-    pub(crate) fn worker(&self, options: &[&str]) -> Command {
-        let mut command = self.tenure(&[&["worker"], options].concat());
-        command.arg("--");
-        command
-    }
-
-    /// The instances that are listed, by their names.
-    pub(crate) fn instances(&self) -> BTreeMap<String, Value> {
-        let name = |instance: &Value| instance["instance"].as_str().unwrap().to_owned();
-        self.list(&["instances"]).into_iter().map(|instance| (name(&instance), instance)).collect()
-    }
-
-    /// Which instance has which lease.
-    pub(crate) fn holders(&self) -> BTreeMap<String, String> {
-        let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let leases = self.list(&["leases"]).into_iter();
-        leases.map(|lease| (text(&lease["lease"]), text(&lease["instance"]))).collect()
-    }
-
-    /// What `tenure` lists as JSON.
-    pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
-        let mut command = self.tenure(arguments);
-        command.arg("--json");
-        let (code, out, err) = output(command);
-        assert_eq!(code, Some(0), "{err}");
-        let Value::Array(list) = serde_json::from_str(&out).unwrap() else { panic!("{out}") };
-        list
-    }
-
-    /// The recorded runs of the job, the latest first.
-    pub(crate) fn runs(&self) -> Vec<Value> {
-        self.list(&["jobs", "history", "job"])
-    }
-
-    /// The outcomes of the recorded runs of a tick, the latest first.
-    pub(crate) fn outcomes(&self, tick: u64) -> Vec<String> {
-        let runs = self.runs().into_iter().filter(|run| run["index"] == tick);
-        runs.map(|run| run["outcome"].as_str().unwrap().to_owned()).collect()
-    }
-
-    /// The evidence so far.
-    pub(crate) fn evidence(&self, file: &str) -> Evidence {
-        Evidence::read(&self.path(file))
-    }
-
-    /// Waits for the first command that began under a token above `above`.
-    pub(crate) fn began_above(&self, file: &str, above: u64) -> Began {
-        eventually("the next command to begin", || {
-            self.evidence(file).began.into_iter().find(|began| began.token > above)
-        })
-    }
-
-    /// Waits until somebody has done a unit of work under this token.
-    pub(crate) fn worked(&self, file: &str, token: u64) {
-        eventually("a unit of work", || {
-            self.evidence(file).history.units.iter().any(|unit| unit.token == token).then_some(())
-        });
-    }
-}
-
-/// Keeps everybody else from writing to the store until it is dropped.
-pub(crate) fn block(place: &Place) -> Connection {
-    let connection = Connection::open(place.path("leases.db")).unwrap();
-    connection.busy_timeout(Duration::from_secs(10)).unwrap();
-    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-    connection
-}
-
-/// Stops a program, but not in the middle of a transaction: there it would keep the whole store locked, and nobody could
-/// go on. That is safe, and not what is to be shown. `None` if it was such a moment, and the program goes on.
-pub(crate) fn stop(place: &Place, running: &Running) -> Option<u64> {
-    let stopped = now();
-    running.signal(Signal::STOP);
-    let connection = Connection::open(place.path("leases.db")).unwrap();
-    connection.busy_timeout(Duration::from_millis(500)).unwrap();
-    let unlocked = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok();
-    if !unlocked {
-        running.signal(Signal::CONT);
-    }
-    unlocked.then_some(stopped)
-}
 
 /// A program that ignores no signal, even if we were started in the background or under `nohup`.
 pub(crate) fn attentive(program: impl AsRef<OsStr>) -> Command {
@@ -371,7 +212,7 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let mut evidence = Self::default();
         let text = std::fs::read_to_string(path).unwrap_or_default();
         for text in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

@@ -139,7 +139,7 @@ fn whom_to_drain_is_told_by_name_or_by_incarnation() {
     let place = Place::new();
     let (code, err) = drain(&place, &["nobody"]);
     assert_eq!(code, Some(68), "{err}");
-    assert!(err.contains("there is no instance \"nobody\"") && err.contains("leases.db"), "{err}");
+    assert!(err.contains("there is no instance \"nobody\"") && err.contains(&place.store()), "{err}");
 
     let _both = [1, 2].map(|_| worker(&place, "web", &[], &["x"]));
     let listed = || place.list(&["instances"]);
@@ -249,7 +249,7 @@ fn the_status_shows_all_of_it_on_one_screen() {
     for line in ["instances: none", "leases: none", "timers: none", "jobs: none"] {
         assert!(text.lines().any(|text| text == line), "{line} is missing in {text}");
     }
-    assert!(text.starts_with("store ") && text.lines().next().unwrap().ends_with("leases.db"), "{text}");
+    assert!(text.starts_with("store ") && text.lines().next().unwrap().ends_with(&place.store()), "{text}");
 
     let mut run = Running::start(place.tenure(&["run", "--lease", "z", "--", "sleep", "1000"]));
     eventually("the lease of a command", || place.holders().contains_key("z").then_some(()));
@@ -276,7 +276,7 @@ fn the_status_shows_all_of_it_on_one_screen() {
         (of("leases", "lease"), of("timers", "timer"), of("jobs", "job")),
         (vec!["x".to_owned()], vec!["job".to_owned()], vec!["job".to_owned()])
     );
-    assert!(status["store"].as_str().unwrap().ends_with("leases.db"));
+    assert!(status["store"].as_str().unwrap().ends_with(&place.store()));
     let (_, text, _) = output(place.tenure(&["status"]));
     for part in ["instances: 2", "leases: 1", "timers: 1", "jobs: 1", "INSTANCE", "LEASE", "TIMER", "JOB"] {
         assert!(text.contains(part), "{part} is missing in {text}");

@@ -35,7 +35,7 @@ fn nothing_is_listed_where_there_is_nothing() {
         assert!(place.list(list).is_empty());
         let (code, out, err) = output(place.tenure(list));
         assert_eq!((code, out.as_str()), (Some(0), ""));
-        assert!(err.contains(words) && err.contains("leases.db"), "{err}");
+        assert!(err.contains(words) && err.contains(&place.store()), "{err}");
     }
     for arguments in [["timers", "forget", "job"], ["jobs", "forget", "job"]] {
         let (code, _, err) = output(place.tenure(&arguments));

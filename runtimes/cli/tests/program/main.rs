@@ -1,4 +1,5 @@
-//! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store.
+//! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store
+//! and on Redis.
 
 #![cfg(target_os = "linux")]
 
@@ -15,6 +16,7 @@ mod instances;
 mod listings;
 mod operators;
 mod outages;
+mod place;
 mod signals;
 mod terminal;
 mod usage;

@@ -16,7 +16,7 @@ fn leases_are_listed_as_a_table_for_people_and_as_json_for_programs() {
     assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "[]\n", ""));
     let (code, out, err) = output(place.tenure(&["leases"]));
     assert_eq!((code, out.as_str()), (Some(0), ""));
-    assert!(err.contains("no leases are held") && err.contains("leases.db"), "{err}");
+    assert!(err.contains("no leases are held") && err.contains(&place.store()), "{err}");
 
     let first = held(&place, "first", "15s");
     let _second = held(&place, "second \u{1b}[31m", "15s");

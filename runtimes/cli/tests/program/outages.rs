@@ -124,7 +124,7 @@ fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it
     for limit in [&["--wait", "100ms"][..], &["--no-wait"]] {
         let (code, out, err) = output(run(limit));
         assert_eq!((code, out.as_str()), (Some(69), ""), "{err}");
-        assert!(err.contains("\"job\"") && err.contains("leases.db"), "{err}");
+        assert!(err.contains("\"job\"") && err.contains(&place.store()), "{err}");
         assert_eq!(err.lines().count(), 1, "nothing was held: {err}");
     }
     let (code, _, err) = output(place.tenure(&["release", "job", "--force"]));

@@ -156,7 +156,7 @@ fn whoever_waits_says_for_whom_where_and_how_long_and_when_it_is_over() {
         "\"job\"",
         &format!("process {}", holder.pid()),
         "waiting at most 5m",
-        "leases.db",
+        &place.store(),
         "unless it is renewed",
     ] {
         assert!(notice.contains(part), "{part} is missing in {notice}");
