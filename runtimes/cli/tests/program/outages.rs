@@ -137,3 +137,11 @@ fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it
     assert_eq!(patient.code(), Some(0));
     assert_eq!(patient.stdout.to_the_end(), ["at last"]);
 }
+
+crate::place::also_on_redis! {
+    a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_does
+    a_command_that_is_cut_off_and_does_not_listen_is_killed_before_its_lease_ends
+    a_store_that_comes_back_after_the_fence_puts_the_kill_off_by_nothing
+    an_outage_shorter_than_the_lease_harms_nobody
+    a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it_is_back
+}
