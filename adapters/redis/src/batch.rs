@@ -20,6 +20,13 @@ struct Group {
     renewals: Vec<Renew>,
 }
 
+impl Group {
+    fn push(&mut self, place: usize, renewal: Renew) {
+        self.places.push(place);
+        self.renewals.push(renewal);
+    }
+}
+
 impl Client {
     /// Carries out a batch: what is not a renewal by itself, and renewals together.
     pub(crate) async fn carry_out_all(&self, batch: Vec<Operation>, replies: Replies) {
@@ -42,7 +49,14 @@ impl Client {
         join(Store::execute(self, others, replies_of_others), self.renew_all(renewals, &deliver)).await;
     }
 
-    async fn renew_all(&self, renewals: Group, deliver: &impl Fn(usize, Outcome)) {
+    async fn renew_all(&self, asked: Group, deliver: &impl Fn(usize, Outcome)) {
+        let mut renewals = Group::default();
+        for (place, renewal) in asked.places.into_iter().zip(asked.renewals) {
+            match self.limits.check_renew(&renewal) {
+                Ok(()) => renewals.push(place, renewal),
+                Err(error) => deliver(place, Err(error)),
+            }
+        }
         let timeout = renewals.renewals.iter().map(|renew| renew.timeout).max().unwrap_or_default();
         let keys = match self.server.keys(clock::now() + timeout).await {
             Ok(keys) => keys,
@@ -56,8 +70,7 @@ impl Client {
                 groups.push(Group::default());
             }
             if let Some(group) = groups.last_mut() {
-                group.places.push(place);
-                group.renewals.push(renewal);
+                group.push(place, renewal);
             }
         }
         let calls = by_route.into_values().flatten().map(async |group| {
@@ -83,8 +96,7 @@ fn split(batch: Vec<Operation>) -> (Group, (Vec<usize>, Vec<Operation>)) {
     for (place, operation) in batch.into_iter().enumerate() {
         match operation {
             Operation::Renew(renewal) if !repeated.contains(&renewal.name) => {
-                renewals.places.push(place);
-                renewals.renewals.push(renewal);
+                renewals.push(place, renewal);
             }
             other => {
                 places.push(place);
@@ -108,4 +120,80 @@ fn repeated(batch: &[Operation]) -> BTreeSet<LeaseName> {
         .collect();
     names.sort_unstable();
     names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::{Acquisition, Identity, Incarnation, Token};
+    use tenure_store::{Release, StoreErrorKind};
+
+    use super::*;
+    use crate::options::RedisOptions;
+
+    fn renew(name: &str, ttl: Duration) -> Renew {
+        let owner = Identity::new("here", Incarnation::new(1)).unwrap().owner(Acquisition(0));
+        let name = LeaseName::new(name).unwrap();
+        Renew { name, owner, token: Token::new(7), ttl, timeout: Duration::from_millis(200) }
+    }
+
+    fn release(name: &str) -> Operation {
+        let Renew { name, owner, timeout, .. } = renew(name, Duration::ZERO);
+        Release { name, owner, token: None, timeout }.into()
+    }
+
+    #[test]
+    fn renewals_of_leases_with_another_operation_stay_in_their_place() {
+        let ttl = Duration::from_secs(1);
+        let batch = vec![
+            renew("a", ttl).into(),
+            renew("b", ttl).into(),
+            release("c"),
+            renew("d", ttl).into(),
+            release("b"),
+            renew("d", ttl).into(),
+            renew("e", ttl).into(),
+        ];
+        let (renewals, (places, others)) = split(batch.clone());
+        assert_eq!(renewals.places, [0, 6]);
+        assert_eq!(renewals.renewals, [renew("a", ttl), renew("e", ttl)]);
+        assert_eq!(places, [1, 2, 3, 4, 5]);
+        assert_eq!(others, batch[1..6]);
+    }
+
+    #[test]
+    fn without_a_server_each_renewal_fails_by_itself_and_names_its_lease() {
+        // Nothing listens there.
+        let client = Client::new(&RedisOptions::from_url("redis://127.0.0.1:1").unwrap());
+        let batch = vec![
+            renew("a", Duration::from_secs(1)).into(),
+            renew("b", Duration::ZERO).into(),
+            renew("c", Duration::from_secs(1)).into(),
+        ];
+        let outcomes = Arc::new(Mutex::new(vec![None; 3]));
+        let sink = Arc::clone(&outcomes);
+        let replies = Replies::new(3, move |place, outcome: Outcome| {
+            let error = outcome.unwrap_err();
+            sink.lock().unwrap()[place] = Some((error.kind, error.lease().unwrap().as_str().to_owned()));
+        });
+        block_on(client.carry_out_all(batch, replies));
+        let expected = [
+            (StoreErrorKind::Transient, "a"),
+            (StoreErrorKind::Rejected, "b"),
+            (StoreErrorKind::Transient, "c"),
+        ];
+        let outcomes = outcomes.lock().unwrap().clone();
+        assert_eq!(outcomes, expected.map(|(kind, name)| Some((kind, name.to_owned()))));
+    }
+
+    #[cfg(feature = "tokio")]
+    fn block_on<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[cfg(not(feature = "tokio"))]
+    fn block_on<F: Future>(future: F) -> F::Output {
+        smol::block_on(future)
+    }
 }

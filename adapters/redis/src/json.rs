@@ -33,9 +33,10 @@ impl Unreadable {
     pub(crate) fn error(&self, key: &[u8], advice: &str) -> StoreError {
         match self {
             Self::Foreign => foreign(key),
-            Self::Problem(problem) => {
-                StoreError::unsupported(format!("{problem} (key {:?}); {advice}", String::from_utf8_lossy(key)))
-            }
+            Self::Problem(problem) => StoreError::unsupported(format!(
+                "{problem} (key {:?}); {advice}",
+                String::from_utf8_lossy(key)
+            )),
         }
     }
 }
@@ -128,7 +129,9 @@ pub(crate) struct Object(Map<String, Value>);
 impl Object {
     /// A whole record, of the format that this version reads.
     pub(crate) fn record(bytes: &[u8]) -> Result<Self, Unreadable> {
-        let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else { return Err(Unreadable::Foreign) };
+        let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else {
+            return Err(Unreadable::Foreign);
+        };
         match fields.get("v").map(Value::as_u64) {
             Some(Some(FORMAT)) => Ok(Self(fields)),
             Some(Some(format)) => Err(Unreadable::Problem(format!(

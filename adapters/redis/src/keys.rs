@@ -37,6 +37,27 @@ pub(crate) struct LeaseKeys {
     pub(crate) channel: Vec<u8>,
 }
 
+/// What belongs to the members of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FleetKeys {
+    pub(crate) route: Route,
+    /// A hash: their records by identity.
+    pub(crate) records: Vec<u8>,
+    /// A sorted set: until when each of those that are listed is, in microseconds.
+    pub(crate) listed: Vec<u8>,
+    /// A sorted set: until when each of all that have a record is remembered, in microseconds.
+    pub(crate) remembered: Vec<u8>,
+    /// A string: the version of the view.
+    pub(crate) version: Vec<u8>,
+    /// The channel on which a new version is told.
+    pub(crate) channel: Vec<u8>,
+}
+
+/// What the keys of timers begin with, behind the prefix.
+pub(crate) const TIMER: &str = "!timer:";
+/// What the keys of jobs begin with, behind the prefix.
+pub(crate) const RUNS: &str = "!runs:";
+
 impl Keys {
     pub(crate) const fn new(prefix: Arc<str>, layout: Layout) -> Self {
         Self { prefix, layout }
@@ -99,19 +120,26 @@ impl Keys {
 
     pub(crate) fn timer(&self, name: &TimerName) -> (Route, Vec<u8>) {
         let route = self.route(name.as_str());
-        (route, self.key("!timer:", route, name.as_str()))
+        (route, self.key(TIMER, route, name.as_str()))
     }
 
-    /// Runs of a job: a hash of records by owner, and their order.
-    pub(crate) fn job(&self, name: &JobName) -> (Route, Vec<u8>, Vec<u8>) {
+    /// The runs of a job, a hash by owner.
+    pub(crate) fn job(&self, name: &JobName) -> (Route, Vec<u8>) {
         let route = self.route(name.as_str());
-        (route, self.key("!runs:", route, name.as_str()), self.key("!order:", route, name.as_str()))
+        (route, self.key(RUNS, route, name.as_str()))
     }
 
-    /// A key of which there is one in the whole store: all that is about members.
-    pub(crate) fn fleet(&self, kind: &str) -> (Route, Vec<u8>) {
+    /// All that is about members: there is one of each of these in the whole store.
+    pub(crate) fn fleet(&self) -> FleetKeys {
         let route = Route::FIRST;
-        (route, self.key(&format!("!{kind}"), route, ""))
+        FleetKeys {
+            route,
+            records: self.key("!members", route, ""),
+            listed: self.key("!members-listed", route, ""),
+            remembered: self.key("!members-remembered", route, ""),
+            version: self.key("!members-version", route, ""),
+            channel: format!("{}!wake-members", self.prefix).into_bytes(),
+        }
     }
 
     /// The channel that has to do with this name.

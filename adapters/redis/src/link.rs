@@ -1,5 +1,6 @@
 //! One connection: made, greeted, and watched for whether it answers.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,9 +20,8 @@ pub(crate) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// A connection, its own number among those of its node, and what its server said of itself.
+/// A connection, and what its server said of itself.
 pub(crate) struct Link {
-    pub(crate) generation: u64,
     /// Where it leads to, for people: never with credentials.
     pub(crate) address: String,
     pub(crate) greeting: Greeting,
@@ -61,6 +61,12 @@ impl Handle {
 pub(crate) trait Given: Send + Sync + 'static {
     fn send<'a>(&'a self, command: &'a Cmd) -> RedisFuture<'a, Value>;
     fn send_all<'a>(&'a self, commands: &'a Pipeline, skipped: usize) -> RedisFuture<'a, Vec<Value>>;
+}
+
+impl fmt::Debug for dyn Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Given")
+    }
 }
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for C {

@@ -2,6 +2,7 @@
 
 mod access;
 mod endpoint;
+mod given;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,9 @@ use tenure_store::core::ConfigError;
 use access::{Access, Secret};
 use endpoint::Address;
 pub(crate) use endpoint::Endpoint;
+use given::Own;
+
+use crate::link::Given;
 
 /// The settings of a [`RedisStore`](crate::RedisStore): which servers, how to get at them, what keys begin with.
 ///
@@ -53,8 +57,13 @@ pub struct RedisOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Servers {
     One(Address),
-    Sentinel { sentinels: Vec<Address>, service: String },
+    Sentinel {
+        sentinels: Vec<Address>,
+        service: String,
+    },
     Cluster(Vec<Address>),
+    /// Whatever the program's own client, or connection, leads to.
+    Given(Own),
 }
 
 /// Which servers, and how to get at each.
@@ -71,6 +80,8 @@ pub(crate) enum Target {
     },
     /// A Cluster, some of whose nodes these are: at least one.
     Cluster(Vec<Endpoint>),
+    /// Whatever this connection of the program leads to.
+    Given(Arc<dyn Given>),
 }
 
 /// Where a server listens unless it is told otherwise.
@@ -286,6 +297,8 @@ impl RedisOptions {
         match &self.servers {
             Servers::One(address) => Target::Server(endpoint(address)),
             Servers::Cluster(nodes) => Target::Cluster(nodes.iter().map(endpoint).collect()),
+            Servers::Given(Own::Client(server)) => Target::Server(server.clone()),
+            Servers::Given(Own::Connection(connection)) => Target::Given(Arc::clone(connection)),
             Servers::Sentinel { sentinels, service } => {
                 let sentinel = Arc::new(Access {
                     username: self.sentinel_username.clone(),

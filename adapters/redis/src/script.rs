@@ -1,4 +1,4 @@
-//! The scripts: every change of a lease is one of them, and so is atomic at the server.
+//! The scripts: every change is one of them, and so is atomic at the server.
 
 use std::sync::LazyLock;
 
@@ -16,19 +16,39 @@ macro_rules! scripts {
 
 scripts! {
     /// Takes a lease, or confirms it.
-    ACQUIRE = "waiting.lua" "acquire.lua";
+    ACQUIRE = "common.lua" "waiting.lua" "acquire.lua";
     /// Extends many leases.
     RENEW = "renew.lua";
     /// Ends a lease and wakes who waits for it.
-    RELEASE = "waiting.lua" "release.lua";
+    RELEASE = "common.lua" "waiting.lua" "release.lua";
     /// Takes a lease away from whoever has it.
-    EVICT = "waiting.lua" "evict.lua";
+    EVICT = "common.lua" "waiting.lua" "evict.lua";
     /// Registers a handle as one that waits.
-    WATCH = "waiting.lua" "watch.lua";
+    WATCH = "common.lua" "waiting.lua" "watch.lua";
     /// Forgets that a handle waits.
-    UNWATCH = "waiting.lua" "unwatch.lua";
+    UNWATCH = "common.lua" "waiting.lua" "unwatch.lua";
     /// Tells who has leases.
-    LOOK = "waiting.lua" "look.lua";
+    LOOK = "common.lua" "waiting.lua" "look.lua";
+    /// Reads a timer.
+    TIMER_READ = "common.lua" "timer_read.lua";
+    /// Writes a timer if it is what it was.
+    TIMER_WRITE = "common.lua" "timer_write.lua";
+    /// Removes a timer, or the runs of a job.
+    FORGET = "common.lua" "forget.lua";
+    /// Reads a run of a job, or all.
+    RUN_READ = "common.lua" "run_read.lua";
+    /// Writes a run of a job if it is what it was.
+    RUN_WRITE = "common.lua" "run_write.lua";
+    /// Reads a member's record.
+    MEMBER_READ = "common.lua" "member_read.lua";
+    /// Writes a member's record if it is what it was, and tells the view.
+    MEMBER_WRITE = "common.lua" "fleet.lua" "member_write.lua";
+    /// Tells who is listed, or records of members.
+    MEMBERS_READ = "common.lua" "members_read.lua";
+    /// Reads the records of the processes of an instance.
+    MARK_READ = "common.lua" "mark_read.lua";
+    /// Writes records of members if they are what they were.
+    MARK_WRITE = "common.lua" "fleet.lua" "mark_write.lua";
 }
 
 impl Script {

@@ -41,6 +41,10 @@ impl Server {
         let topology = match options.target() {
             Target::Server(server) => Topology::Open(open(vec![server])),
             Target::Cluster(nodes) => Topology::Open(open(nodes)),
+            Target::Given(connection) => {
+                let way = Way::Given(connection);
+                Topology::Single(Node::new(way, options.connect_timeout, Arc::clone(&pushes)))
+            }
             Target::Sentinel { sentinels, service, server } => {
                 let sentinels = Sentinels::new(sentinels, service, server);
                 let way = Way::Sentinels(Arc::new(sentinels));
@@ -64,6 +68,11 @@ impl Server {
             Mode::Cluster => &self.cluster,
             Mode::Standalone | Mode::Sentinel => &self.single,
         }))
+    }
+
+    /// Whether its connections take what is pushed: not that of the program.
+    pub(crate) fn pushes(&self) -> bool {
+        !matches!(&self.topology, Topology::Single(node) if node.is_given())
     }
 
     /// Closes the connections. What is asked afterwards is refused.

@@ -10,6 +10,7 @@ mod upkeep;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,17 +39,32 @@ pub(crate) struct Pushes {
     state: Mutex<State>,
     /// Who keeps the subscriptions up.
     upkeep: AtomicWaker,
+    /// There is something new to be seen to.
+    news: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// By channel.
     leases: BTreeMap<Vec<u8>, Watched>,
-    /// The channel on which a new version of the members' view is told, and the last version that this handle knows.
-    members: Option<(Vec<u8>, u64)>,
+    members: Option<Members>,
     /// Some connection was lost, and what was subscribed to on it was not subscribed to again yet.
     lost: bool,
 }
+
+/// The members of the fleet, as those hear of them who send heartbeats.
+#[derive(Clone, Debug)]
+struct Members {
+    /// Where a new version of the view is told.
+    channel: Vec<u8>,
+    /// The last version that this handle knows.
+    told: u64,
+    /// When one of the others may be gone, by the clock of this machine.
+    next_end: Option<Instant>,
+}
+
+/// Those who know when a member will be gone look one after the other within this time after it.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// A lease that is watched.
 #[derive(Clone, Debug)]
@@ -85,13 +101,13 @@ impl Pushes {
         }
         state.lost = true;
         drop(state);
-        self.upkeep.wake();
+        self.wake_upkeep();
     }
 
     /// Ends the hints.
     pub(crate) fn close(&self) {
         self.hints.close();
-        self.upkeep.wake();
+        self.wake_upkeep();
     }
 
     /// Whether the lease with this channel is watched.
@@ -103,31 +119,61 @@ impl Pushes {
     pub(crate) fn is_held(&self, channel: &[u8], foreign: bool) {
         let mut state = self.lock();
         let Some(watched) = state.leases.get_mut(channel) else { return };
-        let new = foreign && !std::mem::replace(&mut watched.foreign, foreign);
+        let before = std::mem::replace(&mut watched.foreign, foreign);
         drop(state);
-        if new {
-            self.upkeep.wake();
+        if foreign && !before {
+            self.wake_upkeep();
         }
     }
 
-    /// A heartbeat was answered with this version of the members' view: other versions are news from now on. `false` if
-    /// this handle does not listen to them yet: see [`Client::hear_members`].
-    pub(crate) fn told_members(&self, version: u64) -> bool {
+    /// A heartbeat was answered with this version of the members' view: other versions are news from now on. And with how
+    /// long it is until one of the others is listed no longer, unless it is heard of: nobody tells of that.
+    pub(crate) fn told_members(&self, version: u64, next_end: Option<Duration>) {
         let mut state = self.lock();
-        let Some((_, told)) = &mut state.members else { return false };
-        *told = version.max(*told);
-        true
+        let Some(members) = &mut state.members else { return };
+        members.told = members.told.max(version);
+        // Not all handles at once: the first that looks tells the others.
+        let next_end = next_end.map(|wait| clock::now() + wait + self.stagger());
+        let before = std::mem::replace(&mut members.next_end, next_end);
+        let sooner = next_end.is_some_and(|end| before.is_none_or(|before| end < before));
+        drop(state);
+        if sooner {
+            self.wake_upkeep();
+        }
+    }
+
+    /// When to look whether a member is gone of whom nobody says so.
+    fn look_at_members(&self) -> Option<Instant> {
+        self.lock().members.as_ref()?.next_end
+    }
+
+    /// The time has come: hints at it, once.
+    fn members_may_be_gone(&self) {
+        let mut state = self.lock();
+        let due = state.members.as_mut().and_then(|members| members.next_end.take()).is_some();
+        drop(state);
+        if due {
+            self.hints.push(Hint::Members);
+        }
+    }
+
+    /// A part of [`STAGGER`] that other handles hardly have.
+    fn stagger(&self) -> Duration {
+        let sum = self.handle.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        STAGGER * (sum % 256) / 256 + Duration::from_millis(1)
     }
 
     /// What a message is a hint of. Anybody may publish anything.
     fn hint(&self, channel: &[u8], message: &[u8]) -> Option<Hint> {
         let mut state = self.lock();
-        if let Some((members, told)) = &mut state.members
-            && members == channel
+        if let Some(members) = &mut state.members
+            && members.channel == channel
         {
-            let version: u64 = str::from_utf8(message).ok()?.parse().ok()?;
-            let news = version != std::mem::replace(told, version);
-            return news.then_some(Hint::Members);
+            let (version, by) = str::from_utf8(message).ok()?.split_once(' ')?;
+            let version: u64 = version.parse().ok()?;
+            let news = version != std::mem::replace(&mut members.told, version);
+            // What a heartbeat of this handle has changed is told by its answer.
+            return (news && by != self.handle).then_some(Hint::Members);
         }
         let watched = state.leases.get(channel)?;
         let mut words = str::from_utf8(message).ok()?.split(' ');
@@ -146,14 +192,22 @@ impl Pushes {
         Some(Hint::Lease { name: watched.name.clone(), wake })
     }
 
+    fn wake_upkeep(&self) {
+        self.news.store(true, Ordering::Release);
+        self.upkeep.wake();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Client {
-    /// The hints; `None` if somebody has them.
+    /// The hints; `None` if somebody has them, or there are none.
     pub(crate) fn hear(&self) -> Option<Hints> {
+        if !self.server.pushes() {
+            return None;
+        }
         let hints = self.pushes.hints.listen()?;
         let upkeep = upkeep::keep_up(Arc::clone(&self.server), Arc::clone(&self.pushes)).boxed();
         Some(Listening { hints, upkeep: Some(upkeep) }.boxed())
@@ -166,7 +220,7 @@ impl Client {
         // Before it is subscribed to: if the connection is lost meanwhile it belongs to what is to be subscribed to again.
         let watched = Watched { name: name.clone(), route: of.route, foreign: false };
         self.pushes.lock().leases.insert(of.channel.clone(), watched);
-        self.pushes.upkeep.wake();
+        self.pushes.wake_upkeep();
         let call = Call::new()
             .key(of.lease)
             .key(of.waiters)
@@ -218,20 +272,25 @@ impl Client {
         }
     }
 
-    /// Listens to changes of the members; to be called before the first heartbeat, and whenever it was not told. Whoever
-    /// may not listen hears nothing.
+    /// Listens to changes of the members, if that has not begun: to be called before each heartbeat. Whoever may not listen
+    /// hears nothing.
+    ///
+    /// # Errors
+    /// It can't be told whether it is listened to. Unsupported if the connection brings no hints.
     pub(crate) async fn hear_members(
         &self,
         route: Route,
         channel: Vec<u8>,
         until: Instant,
     ) -> Result<(), StoreError> {
-        let before = self.pushes.lock().members.replace((channel.clone(), 0));
-        if before.is_some() {
-            self.pushes.lock().members = before;
-            return Ok(());
+        {
+            let mut state = self.pushes.lock();
+            if state.members.is_some() {
+                return Ok(());
+            }
+            state.members = Some(Members { channel: channel.clone(), told: 0, next_end: None });
         }
-        self.pushes.upkeep.wake();
+        self.pushes.wake_upkeep();
         match subscribe(&self.server, route, &channel, until).await {
             Err(error) if error.kind != StoreErrorKind::Rejected => {
                 self.pushes.lock().members = None;
@@ -244,6 +303,11 @@ impl Client {
 
 /// Subscribes to a channel, and returns once the server has confirmed it.
 async fn subscribe(server: &Server, route: Route, channel: &[u8], until: Instant) -> Result<(), StoreError> {
+    if !server.pushes() {
+        return Err(StoreError::rejected(
+            "what is pushed over the program's own connection does not come here: waiters sleep until the TTL is over",
+        ));
+    }
     let mut command = redis::cmd("SUBSCRIBE");
     command.arg(channel);
     server.command(route, &command, until).await.map(drop).map_err(|mut error| {

@@ -49,6 +49,7 @@ on_both! {
     an_evicted_lease_keeps_its_ttl_and_what_has_none_is_only_deleted
     a_record_of_a_newer_format_is_held_and_says_so
     what_is_renewed_lives_as_long_as_was_asked_for
+    ten_thousand_leases_that_are_over_leave_the_server_as_it_was
 }
 
 use std::time::Duration;
@@ -357,7 +358,7 @@ fn nothing_without_a_ttl_is_left_but_the_high_water(flavour: Flavour) {
 }
 
 /// What a user needs, as the documentation lists it.
-const RIGHTS: &str = "on >secret resetchannels -@all +eval +evalsha +script|load +get +set +del +pexpire +pttl +time +zadd \
+const RIGHTS: &str = "on >secret resetchannels -@all +eval +evalsha +get +set +del +pexpire +pttl +time +zadd \
                       +zrange +zrem +hset +hget +hdel +publish +subscribe +unsubscribe +ping +hello ~app* &app*";
 
 fn a_user_with_the_documented_rights_can_do_everything(flavour: Flavour) {
@@ -465,5 +466,46 @@ fn what_is_renewed_lives_as_long_as_was_asked_for(flavour: Flavour) {
         lasts(300);
         assert_eq!(ttl(60).renews(store, token).await, Renewed::Renewed, "shorter, if that is asked for");
         lasts(60);
+    });
+}
+
+fn ten_thousand_leases_that_are_over_leave_the_server_as_it_was(flavour: Flavour) {
+    let server = Redis::of(flavour);
+    let at = At { runtime: Runtime::tokio(), url: server.url(), server };
+    let memory = || at.server.info("used_memory").parse::<u64>().unwrap();
+    at.runtime.block_on(async {
+        let store = at.open("p");
+        // What the server keeps for good: the scripts, and the connection.
+        let first = Candidate::new("first", 1);
+        let token = first.gets(&store).await;
+        first.releases(&store, token).await;
+        let before = memory();
+        let dies = at.open("p");
+        for hundred in 0..40 {
+            let each: Vec<Candidate> = (0..250)
+                .map(|number| {
+                    Candidate::new(&format!("lease {hundred} {number}"), 1).ttl(Duration::from_millis(500))
+                })
+                .collect();
+            let outcomes = run_batch(&store, each.iter().map(|one| one.acquire().into()).collect()).await;
+            dies.watch(each[0].name.clone()).await.unwrap();
+            dies.watch(each[1].name.clone()).await.unwrap();
+            // Every other one is released, the rest runs out.
+            let releases = each.iter().zip(outcomes).step_by(2).map(|(one, outcome)| match outcome {
+                Ok(Answer::Acquire(Acquired::Granted(token))) => one.release(token).into(),
+                other => panic!("{other:?}"),
+            });
+            for outcome in run_batch(&store, releases.collect()).await {
+                assert!(matches!(outcome, Ok(Answer::Release(_))), "{outcome:?}");
+            }
+        }
+        drop(dies);
+        common::until("everything to be over", async || {
+            // Whoever looks at a key lets the server notice that it is over.
+            at.server.keys().eq(&["p!token"]).then_some(())
+        })
+        .await;
+        let (after, room) = (memory(), 500_000);
+        assert!(after < before + room, "{before} bytes before, {after} after");
     });
 }

@@ -40,7 +40,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<MemberRecord, Unreadable> {
 fn read_digests(value: &Value) -> Option<Arc<[Digest]>> {
     let digests = value.as_array().filter(|digests| digests.len() <= Heartbeat::MOST_DIGESTS)?;
     let read = |digest: &Value| {
-        let digits = digest.as_str().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        let digits =
+            digest.as_str().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         u64::from_str_radix(digits, 16).ok().map(Digest::new)
     };
     digests.iter().map(read).collect()

@@ -42,7 +42,7 @@ impl Address {
         };
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
         if host.is_empty() {
-            return Err("name a host".to_owned());
+            return Err("name a host (an IPv6 address in brackets: [::1]:6379)".to_owned());
         }
         if !host.chars().all(allowed) {
             return Err(
@@ -126,6 +126,16 @@ impl Endpoint {
         Self { address: Address::Tcp(host.to_owned(), port), access: self.access.clone() }
     }
 
+    /// Whether it comes from the same settings.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let same = match (&self.access, &other.access) {
+            (How::Ours(one), How::Ours(other)) => Arc::ptr_eq(one, other),
+            (How::Given(one), How::Given(other)) => Arc::ptr_eq(one, other),
+            (How::Ours(_) | How::Given(_), _) => false,
+        };
+        same && self.address == other.address
+    }
+
     /// Its host, without brackets, and its port; of a unix socket the path and zero.
     pub(crate) fn host_and_port(&self) -> (String, u16) {
         match &self.address {
@@ -183,7 +193,8 @@ impl Endpoint {
             }
             (Address::Tcp(host, port), _) => ConnectionAddr::Tcp(host.clone(), *port),
         };
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let settings =
+            info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_skip_set_lib_name();
         info.clone().set_addr(address).set_redis_settings(settings)
     }
 }

@@ -140,9 +140,6 @@ fn after_scheme(scheme: Scheme, rest: &str) -> Result<RedisOptions, Refusal> {
     }
     let parameters =
         parameters(query).map_err(|key| Refusal::Rule(format!("give {} only once", presentable(key))))?;
-    for (key, value) in &parameters {
-        options = parameter(options, key, value, &mut database)?;
-    }
     let given = |key: &str| parameters.iter().any(|(other, _)| *other == key);
     for (one, other) in
         [("password_file", "password_env"), ("sentinel_password_file", "sentinel_password_env")]
@@ -150,6 +147,9 @@ fn after_scheme(scheme: Scheme, rest: &str) -> Result<RedisOptions, Refusal> {
         if given(one) && given(other) {
             return Err(format!("give one of {one} and {other}").into());
         }
+    }
+    for (key, value) in &parameters {
+        options = parameter(options, key, value, &mut database)?;
     }
     for key in ["ca", "cert", "key"] {
         if given(key) && !scheme.tls {

@@ -23,21 +23,14 @@ if value then
   end
   return {'held', shown(value), remaining}
 end
-local last
-last, wrong = read(KEYS[2])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+-- First the high water: if there is no memory for the lease, a number was left out, and nothing else.
+local token
+token, wrong = next_token(KEYS[2], ARGV[3], now)
 if wrong then
   return wrong
 end
-last = last or '0'
--- Above 2^53 numbers are not exact any more.
-if not string.match(last, '^%d+$') or tonumber(last) >= 9007199254740991 then
-  return {'high', last}
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local token = string.format('%.0f', math.max(tonumber(last), tonumber(ARGV[3]), now - 1) + 1)
--- First the high water: if there is no memory for the lease, a number was left out, and nothing else.
-redis.call('SET', KEYS[2], token)
 local record = token .. ':' .. ARGV[1] .. '\n{"v":1,"since":' .. string.format('%.0f', now) .. ARGV[4]
 redis.call('SET', KEYS[1], record, 'PX', ARGV[2])
 forget(KEYS[3], KEYS[4], ARGV[5])

@@ -1,7 +1,7 @@
 -- Extends leases that are their owners', with their tokens.
 -- KEYS: the leases; ARGV: for each the TTL in ms and 'token:owner\n', which is how its value begins
 -- Returns the indexes, from 1, of those that are not. What is of another type is nobody's.
-local call, pcall, find, lost = redis.call, redis.pcall, string.find, {}
+local call, pcall, find, type, lost = redis.call, redis.pcall, string.find, type, {}
 for i = 1, #KEYS do
   local value, mine = pcall('GET', KEYS[i]), ARGV[2 * i]
   if type(value) == 'string' and (find(value, mine, 1, true) == 1 or value .. '\n' == mine) then

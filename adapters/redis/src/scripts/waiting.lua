@@ -1,30 +1,8 @@
--- What the scripts about leases share. It stands in front of each of them.
-
--- What a key holds: its value, or false if there is none; nothing, and an answer, if it can't be read.
-local function read(key)
-  local value = redis.pcall('GET', key)
-  if type(value) ~= 'table' or not value.err then
-    return value
-  end
-  if string.find(value.err, 'WRONGTYPE', 1, true) then
-    return nil, {'type', key}
-  end
-  return nil, value
-end
-
--- What another program keeps under the key may be long; ours is shorter than this.
-local function shown(value)
-  return string.sub(value, 1, 16384)
-end
+-- What the scripts about leases share. It stands in front of each of them, behind what all scripts share.
 
 local function milliseconds()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
--- A user may lack the right to a channel; then only those who wait hear nothing.
-local function tell(channel, message)
-  redis.pcall('PUBLISH', channel, message)
 end
 
 -- Registers a handle as one that waits, for so many ms. One that is registered keeps its place.

@@ -71,20 +71,61 @@ fn what_is_no_news_or_makes_no_sense_is_dropped() {
     assert_eq!(next(&mut hints), None);
 }
 
+/// That it listens to the members, on this channel.
+fn listening_to_members() -> (Pushes, HintStream) {
+    let (pushes, hints) = watching();
+    let members = Members { channel: b"tenure!wake-members".to_vec(), told: 0, next_end: None };
+    pushes.lock().members = Some(members);
+    (pushes, hints)
+}
+
 #[test]
 fn another_version_of_the_members_is_news_once() {
-    let (pushes, mut hints) = watching();
-    assert!(!pushes.told_members(3), "it does not listen to them yet");
-    pushes.lock().members = Some((b"tenure!wake-members".to_vec(), 0));
-    assert!(pushes.told_members(3));
+    let (pushes, mut hints) = listening_to_members();
+    pushes.told_members(3, None);
     let told = |text: &str| pushes.push(message(b"tenure!wake-members", text.as_bytes()));
-    told("3");
-    told("nonsense");
+    told("3 other");
+    for nonsense in ["nonsense", "4", "x other", "-4 other", ""] {
+        told(nonsense);
+    }
     assert_eq!(next(&mut hints), None, "it knows of this one");
-    told("4");
-    told("4");
+    told("4 other");
+    told("4 other");
     assert_eq!(next(&mut hints), Some(Hint::Members));
     assert_eq!(next(&mut hints), None);
+    told("5 me");
+    pushes.told_members(5, None);
+    assert_eq!(next(&mut hints), None, "the answer to its own heartbeat tells of this one");
+    told("6 -");
+    assert_eq!(next(&mut hints), Some(Hint::Members), "what its own operator did is news");
+    told("2 other");
+    assert_eq!(next(&mut hints), Some(Hint::Members), "the server has lost its memory");
+}
+
+#[test]
+fn an_answer_that_is_late_does_not_take_back_what_was_heard_meanwhile() {
+    let (pushes, mut hints) = listening_to_members();
+    pushes.push(message(b"tenure!wake-members", b"4 other"));
+    pushes.told_members(3, None);
+    pushes.push(message(b"tenure!wake-members", b"4 other"));
+    assert_eq!(next(&mut hints), Some(Hint::Members));
+    assert_eq!(next(&mut hints), None);
+}
+
+#[test]
+fn a_member_that_may_be_gone_is_hinted_at_once() {
+    let (pushes, mut hints) = listening_to_members();
+    pushes.told_members(3, Some(Duration::from_secs(5)));
+    let end = pushes.look_at_members().unwrap();
+    let (soonest, latest) = (clock::now() + Duration::from_secs(4), clock::now() + Duration::from_secs(6));
+    assert!(soonest < end && end < latest, "{end:?}");
+    pushes.members_may_be_gone();
+    pushes.members_may_be_gone();
+    assert_eq!((next(&mut hints), next(&mut hints)), (Some(Hint::Members), None));
+    assert_eq!(pushes.look_at_members(), None);
+    pushes.told_members(4, Some(Duration::from_secs(5)));
+    pushes.told_members(5, None);
+    assert_eq!(pushes.look_at_members(), None, "it is alone now");
 }
 
 #[test]
@@ -104,4 +145,16 @@ fn a_closed_handle_hears_nothing_more() {
     pushes.close();
     pushes.push(message(CHANNEL, b"free other"));
     assert_eq!(hints.next().now_or_never(), Some(None));
+}
+
+#[test]
+fn a_lease_is_looked_at_as_long_as_its_holder_may_tell_nobody_of_the_end() {
+    let (pushes, _hints) = watching();
+    let foreign = || pushes.lock().leases[CHANNEL].foreign;
+    for (last, looked_at) in [(false, false), (true, true), (true, true), (false, false)] {
+        pushes.is_held(CHANNEL, last);
+        assert_eq!(foreign(), looked_at);
+    }
+    pushes.is_held(b"tenure!wake:another", true);
+    assert!(!pushes.watches(b"tenure!wake:another"), "nobody watches that one");
 }

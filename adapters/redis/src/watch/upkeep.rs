@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
             let foreign = state.leases.values().any(|lease| lease.foreign);
             (listening, std::mem::take(&mut state.lost) && listening, foreign)
         };
+        let members = pushes.look_at_members();
         if lost {
             if subscribe_again(&server, &pushes).await {
                 pushes.hints.push(Hint::Resync);
@@ -68,12 +70,11 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
             // What can't be told now is asked again.
             let _ = look_for_the_end(&server, &pushes).await;
             look_at = clock::now() + LOOK_EVERY;
+        } else if members.is_some_and(|end| now >= end) {
+            pushes.members_may_be_gone();
         } else {
-            let next = match (listening, foreign) {
-                (true, true) => Some(ping_at.min(look_at)),
-                (true, false) => Some(ping_at),
-                (false, _) => None,
-            };
+            let looks = [foreign.then_some(look_at), members, listening.then_some(ping_at)];
+            let next = looks.into_iter().flatten().min();
             something_to_do(&pushes, next).await;
             if !listening {
                 ping_at = clock::now() + PING_EVERY;
@@ -82,12 +83,13 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
     }
 }
 
-/// Waits until a connection was lost, something else is listened to, or the time has come.
+/// Waits until a connection was lost, something else is listened to, a member may be gone sooner than was known, or the
+/// time has come.
 async fn something_to_do(pushes: &Pushes, at: Option<Instant>) {
-    let mut first = true;
     let woken = pin!(poll_fn(|context| {
         pushes.upkeep.register(context.waker());
-        if !std::mem::take(&mut first) || pushes.lock().lost { Poll::Ready(()) } else { Poll::Pending }
+        // It is polled for each hint, too.
+        if pushes.news.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }));
     match at {
         Some(at) => match select(woken, pin!(sleep(at.saturating_since(clock::now())))).await {
@@ -107,7 +109,7 @@ async fn subscribe_again(server: &Server, pushes: &Pushes) -> bool {
     let mut channels: Vec<(Route, Vec<u8>)> = {
         let state = pushes.lock();
         let leases = state.leases.iter().map(|(channel, lease)| (lease.route, channel.clone()));
-        leases.chain(state.members.iter().map(|(channel, _)| (Route::FIRST, channel.clone()))).collect()
+        leases.chain(state.members.iter().map(|members| (Route::FIRST, members.channel.clone()))).collect()
     };
     let mut heard = stream::iter(channels.drain(..))
         .map(|(route, channel)| async move { subscribe(server, route, &channel, until).await })

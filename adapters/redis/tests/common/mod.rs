@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use tenure_redis::RedisStore;
-use tenure_servers::{Flavour, LIMIT, Redis};
+use tenure_servers::{Cluster, Config, Flavour, LIMIT, Redis, Sentinel};
 use tenure_store::conformance::Harness;
 use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token, Wake};
 use tenure_store::{
@@ -51,6 +51,17 @@ pub fn shared_cluster(flavour: Flavour) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster::with(&Config::new().flavour(flavour), 3, 0));
         *shared = Arc::downgrade(&cluster);
         cluster
+    })
+}
+
+/// The primary and the replica, with their Sentinels, that all tests of this process share, like [`shared`].
+pub fn shared_sentinel() -> Arc<Sentinel> {
+    static SENTINEL: Mutex<Weak<Sentinel>> = Mutex::new(Weak::new());
+    let mut shared = SENTINEL.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let sentinel = Arc::new(Sentinel::start());
+        *shared = Arc::downgrade(&sentinel);
+        sentinel
     })
 }
 
@@ -99,6 +110,17 @@ impl At<Arc<Cluster>> {
     pub fn shared_cluster(runtime: Runtime, flavour: Flavour) -> Self {
         let server = shared_cluster(flavour);
         Self { runtime, url: server.nodes()[0].url(), server }
+    }
+}
+
+impl At<Arc<Sentinel>> {
+    /// On the primary that all share, as Sentinels name it.
+    pub fn shared_sentinel(runtime: Runtime) -> Self {
+        let server = shared_sentinel();
+        let sentinels: Vec<_> =
+            server.sentinel_ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let url = format!("redis+sentinel://{}/{}", sentinels.join(","), server.name());
+        Self { runtime, url, server }
     }
 }
 
@@ -193,6 +215,11 @@ impl Candidate {
         Renew { name: name.clone(), owner: owner.clone(), token, ttl: *ttl, timeout: TIMEOUT }
     }
 
+    pub fn release(&self, token: Token) -> Release {
+        let Self { name, owner, .. } = self;
+        Release { name: name.clone(), owner: owner.clone(), token: Some(token), timeout: TIMEOUT }
+    }
+
     pub async fn tries(&self, store: &impl Store) -> Result<Acquired, StoreError> {
         match run(store, self.acquire().into()).await? {
             Answer::Acquire(answer) => Ok(answer),
@@ -222,10 +249,7 @@ impl Candidate {
     }
 
     pub async fn releases(&self, store: &impl Store, token: Token) -> Released {
-        let Self { name, owner, .. } = self;
-        let release =
-            Release { name: name.clone(), owner: owner.clone(), token: Some(token), timeout: TIMEOUT };
-        match run(store, release.into()).await {
+        match run(store, self.release(token).into()).await {
             Ok(Answer::Release(answer)) => answer,
             other => panic!("releasing {:?} was answered with {other:?}", self.name),
         }

@@ -171,3 +171,38 @@ fn a_store_goes_on_in_another_runtime_when_that_of_its_connection_has_ended() {
     let failures = runtime().block_on(until_renewed(&store, "a", 1, token));
     assert!(failures <= 1, "{failures} requests failed");
 }
+
+#[test]
+#[ignore = "needs redis"]
+fn an_attempt_to_connect_that_a_runtime_has_left_behind_is_made_again() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // One that stands still, and one that has ended.
+    let stands_still = runtime();
+    for ended in [false, true] {
+        let store = store(&format!("{}?connect_timeout=500ms", proxy.url()));
+        proxy.stall();
+        let first = async { fails(acquire(&store, "a", 1, SHORT).await, Transient, "not connected to") };
+        if ended {
+            runtime().block_on(first)
+        } else {
+            stands_still.block_on(first)
+        };
+        proxy.restore();
+        runtime().block_on(granted(&store, "a", 1));
+    }
+}
+
+#[test]
+#[ignore = "needs redis, as those beside it"]
+fn without_a_runtime_the_store_says_so() {
+    let store = store("redis://127.0.0.1:1");
+    let outcome = smol::block_on(acquire(&store, "a", 1, SHORT));
+    // With smol there is one everywhere.
+    if cfg!(feature = "smol") {
+        fails(outcome, Transient, "can't connect");
+    } else {
+        fails(outcome, tenure_store::StoreErrorKind::Rejected, "no runtime");
+    }
+}

@@ -1,0 +1,417 @@
+//! What Tenure on Redis costs, side by side with the raw commands on the same server.
+//!
+//! `cargo bench -p tenure-servers --bench redis` measures; `cargo test` runs it once with small numbers, to see that
+//! it works. Nothing fails by being slow: it prints figures and ratios.
+//!
+//! - **Hand-over**: from the call that gives a lease back until a candidate on another connection has it; raw: a script
+//!   that deletes and publishes, a subscriber, SET NX.
+//! - **Renewals** of 100,000 leases by a handle of the store; raw: the same script over as many keys, encoded beforehand.
+//! - **Held**: a whole `Tenure` that holds 100,000 leases, the processor time that it needs, and what a lease needs at
+//!   the server.
+//! - **Waiters**: how many acquires reach the server for each hand-over while 1,000 wait, in few processes and in as many
+//!   handles.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::channel::mpsc;
+use futures::stream;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind};
+use tenure::store_contract::core::Acquisition;
+use tenure::store_contract::{Acquire, Acquired, Answer, Operation, Renew, Renewed, Replies};
+use tenure::{Identity, Incarnation, LeaseName, Metadata, RedisStore, Store, Tenure, Token, clock};
+use tenure_servers::Redis;
+
+const RENEW: &str = include_str!("../../../adapters/redis/src/scripts/renew.lua");
+const ACQUIRE: &str = include_str!("../../../adapters/redis/src/scripts/acquire.lua");
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [verb, url, candidates] = &arguments[..]
+        && verb == "--candidates"
+    {
+        let candidates = candidates.parse().expect("a number");
+        return runtime().block_on(async {
+            contend(&connect(url), candidates).await;
+        });
+    }
+    // `cargo bench` says so; all else is a test.
+    let measured = arguments.iter().any(|argument| argument == "--bench");
+    let wanted = |part: &str| arguments.iter().all(|name| name.starts_with('-')) || arguments.iter().any(|name| name == part);
+    let scale = |small: usize, large: usize| if measured { large } else { small };
+    let server = Redis::start();
+    println!("redis {}, {} processors", server.info("redis_version"), std::thread::available_parallelism().map_or(0, Into::into));
+    if wanted("handover") {
+        runtime().block_on(hand_over(&server, scale(20, 2_000)));
+        server.flush();
+    }
+    if wanted("renewals") {
+        runtime().block_on(renewals(&server, scale(1_000, 100_000), scale(1, 5)));
+        server.flush();
+    }
+    if wanted("held") {
+        runtime().block_on(held(&server, scale(500, 100_000), scale(1, 20)));
+        server.flush();
+    }
+    if wanted("waiters") {
+        processes(&server, scale(2, 10), scale(5, 100), scale(10, 300));
+        server.flush();
+        handles(&server, scale(20, 1_000), scale(10, 300));
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn connect(url: &str) -> Tenure {
+    let store = RedisStore::from_url(url).expect("the URL of a server");
+    tenure::builder().store(store).start().expect("within a runtime")
+}
+
+/// A connection of the library's own, with what the server pushes.
+async fn raw(server: &Redis) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
+    let (sender, pushes) = mpsc::unbounded();
+    let config = AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(1_024)
+        .set_push_sender(move |push| sender.unbounded_send(push));
+    let info = redis::IntoConnectionInfo::into_connection_info(server.url()).expect("a fine URL");
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let client = redis::Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp)).expect("a fine URL");
+    (client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there"), pushes)
+}
+
+// --- hand-over -------------------------------------------------------------------------------------------
+
+async fn hand_over(server: &Redis, rounds: usize) {
+    let (first, second) = (connect(&server.url()), connect(&server.url()));
+    let (mut holder, _) = raw(server).await;
+    let (mut waiter, mut pushes) = raw(server).await;
+    redis::cmd("SUBSCRIBE").arg("raw:free").exec_async(&mut waiter).await.expect("subscribed");
+    let release = redis::Script::new("redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'free')");
+    let mut take = redis::cmd("SET");
+    take.arg("raw:lease").arg("owner").arg("NX").arg("PX").arg(15_000);
+
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let (from, to) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
+        let lease = from.acquire("handover").await.expect("it is free");
+        let candidate = to.clone();
+        let next = tokio::spawn(async move {
+            let lease = candidate.acquire("handover").await.expect("it is given back");
+            (clock::now(), lease)
+        });
+        // Registered with the server, and its second look over.
+        while server.command(&["ZCARD", "tenure!waiters:handover"]).integer() == 0
+            || server.command(&["PUBSUB", "NUMSUB", "tenure!wake:handover"]).array()[1].clone().integer() == 0
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let begin = clock::now();
+        lease.release().await.expect("the driver runs");
+        let (got, lease) = next.await.expect("no panic");
+        ours.push(got.saturating_since(begin));
+        lease.release().await.expect("the driver runs");
+
+        take.exec_async(&mut holder).await.expect("it is free");
+        let begin = clock::now();
+        let mut contender = waiter.clone();
+        let (release, take) = (&release, &take);
+        let released = async {
+            let mut invocation = release.key("raw:lease");
+            let heard: i64 = invocation.arg("raw:free").invoke_async(&mut holder).await.expect("released");
+            assert_eq!(heard, 1, "the subscriber hears");
+        };
+        let taken = async {
+            while pushes.next().await.expect("the connection lives").kind != PushKind::Message {}
+            let taken: Option<String> = take.query_async(&mut contender).await.expect("the server is there");
+            assert_eq!(taken.as_deref(), Some("OK"));
+            clock::now()
+        };
+        let ((), got) = futures::join!(released, taken);
+        theirs.push(got.saturating_since(begin));
+        redis::cmd("DEL").arg("raw:lease").exec_async(&mut holder).await.expect("deleted");
+    }
+    first.shutdown().await.expect("all given back");
+    second.shutdown().await.expect("all given back");
+    let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
+    println!("hand-over, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}", ours.half / theirs.half);
+}
+
+/// Of durations, in milliseconds.
+struct Quantiles {
+    half: f64,
+    most: f64,
+}
+
+impl Quantiles {
+    fn of(mut samples: Vec<Duration>) -> Self {
+        samples.sort_unstable();
+        let at = |part: usize| samples[(samples.len() * part / 100).min(samples.len() - 1)].as_secs_f64() * 1e3;
+        Self { half: at(50), most: at(99) }
+    }
+}
+
+impl std::fmt::Display for Quantiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "p50 {:.3} ms, p99 {:.3} ms", self.half, self.most)
+    }
+}
+
+// --- renewals --------------------------------------------------------------------------------------------
+
+/// Processor time of this process so far.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat.rsplit(')').next().expect("a line").split_whitespace().collect();
+    // Fields 14 and 15 of proc(5), in hundredths of a second.
+    let ticks: u64 = fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
+    Duration::from_millis(ticks * 10)
+}
+
+/// Operations by batches as the driver makes them, so many of them at once.
+async fn execute(store: &RedisStore, operations: Vec<Operation>, mut each: impl FnMut(usize, Answer)) {
+    const BATCHES: usize = 32;
+    let size = store.limits().batch;
+    let mut batches = Vec::new();
+    let mut operations = operations.into_iter().peekable();
+    while operations.peek().is_some() {
+        batches.push(operations.by_ref().take(size).collect::<Vec<_>>());
+    }
+    let mut running = stream::iter(batches.into_iter().enumerate().map(|(number, batch)| async move {
+        let outcomes = Arc::new(Mutex::new(Vec::with_capacity(batch.len())));
+        let sink = Arc::clone(&outcomes);
+        let replies = Replies::new(batch.len(), move |index, outcome| {
+            sink.lock().expect("no panic").push((number * size + index, outcome.expect("the server works")));
+        });
+        store.execute(batch, replies).await;
+        let mut outcomes = outcomes.lock().expect("no panic");
+        std::mem::take(&mut *outcomes)
+    }))
+    .buffer_unordered(BATCHES);
+    while let Some(outcomes) = running.next().await {
+        for (index, answer) in outcomes {
+            each(index, answer);
+        }
+    }
+}
+
+async fn renewals(server: &Redis, leases: usize, rounds: usize) {
+    let store = RedisStore::from_url(&server.url()).expect("a fine URL");
+    let ttl = Duration::from_secs(600);
+    let timeout = Duration::from_secs(30);
+    let identity = Identity::new("bench", Incarnation::new(1)).expect("a fine name");
+    let names: Vec<LeaseName> = (0..leases).map(|n| LeaseName::new(format!("lease-{n}")).expect("a fine name")).collect();
+    let acquires = names.iter().map(|name| {
+        let (name, owner) = (name.clone(), identity.owner(Acquisition(0)));
+        Acquire { name, owner, ttl, floor: Token::ZERO, wait: false, metadata: Metadata::new(), timeout }.into()
+    });
+    let mut tokens = vec![Token::ZERO; leases];
+    let begin = clock::now();
+    execute(&store, acquires.collect(), |index, answer| match answer {
+        Answer::Acquire(Acquired::Granted(token)) => tokens[index] = token,
+        other => panic!("{other:?}"),
+    })
+    .await;
+    let acquired = clock::now().saturating_since(begin);
+    println!("acquire: {:.0} per second, 16 at once in each of 32 batches", leases as f64 / acquired.as_secs_f64());
+
+    let renewals: Vec<Operation> = names
+        .iter()
+        .zip(&tokens)
+        .map(|(name, token)| {
+            let owner = identity.owner(Acquisition(0));
+            Renew { name: name.clone(), owner, token: *token, ttl, timeout }.into()
+        })
+        .collect();
+    let (connection, _pushes) = raw(server).await;
+    let hash = redis::Script::new(RENEW).get_hash().to_owned();
+    let _: String =
+        redis::cmd("SCRIPT").arg("LOAD").arg(RENEW).query_async(&mut connection.clone()).await.expect("loaded");
+    let calls: Vec<Cmd> = names
+        .chunks(100)
+        .zip(tokens.chunks(100))
+        .map(|(names, tokens)| {
+            let mut call = redis::cmd("EVALSHA");
+            call.arg(&hash).arg(names.len());
+            for name in names {
+                call.arg(format!("tenure:{name}"));
+            }
+            for token in tokens {
+                call.arg(format!("{token}:{}", identity.owner(Acquisition(0)))).arg(ttl.as_millis() as u64);
+            }
+            call
+        })
+        .collect();
+    let (mut ours, mut theirs, mut busy) = (Vec::new(), Vec::new(), Duration::ZERO);
+    for _ in 0..rounds {
+        let (begin, before) = (clock::now(), processor_time());
+        let mut renewed = 0;
+        execute(&store, renewals.clone(), |_, answer| {
+            assert_eq!(answer, Answer::Renew(Renewed::Renewed));
+            renewed += 1;
+        })
+        .await;
+        assert_eq!(renewed, leases);
+        ours.push(clock::now().saturating_since(begin));
+        busy += processor_time() - before;
+
+        let begin = clock::now();
+        let mut running = stream::iter(&calls)
+            .map(|call| {
+                let mut connection = connection.clone();
+                async move {
+                    let lost: Vec<i64> = call.query_async(&mut connection).await.expect("the server works");
+                    assert_eq!(lost, [0_i64; 0]);
+                }
+            })
+            .buffer_unordered(32);
+        while running.next().await.is_some() {}
+        theirs.push(clock::now().saturating_since(begin));
+    }
+    let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
+    let each = |millis: f64| leases as f64 / millis * 1e3;
+    println!(
+        "renewals of {leases} leases, medians of {rounds}: tenure {:.0} per second with {:.2} µs of the client's processors \
+         each; raw {:.0} per second; {:.0} % of raw",
+        each(ours.half),
+        busy.as_secs_f64() * 1e6 / (leases * rounds) as f64,
+        each(theirs.half),
+        theirs.half / ours.half * 100.0
+    );
+    store.close().await;
+}
+
+// --- held ------------------------------------------------------------------------------------------------
+
+async fn held(server: &Redis, leases: usize, seconds: usize) {
+    let memory = |server: &Redis| server.info("used_memory").parse::<f64>().expect("a number");
+    let before = memory(server);
+    let tenure = connect(&server.url());
+    let begin = clock::now();
+    let mut all = stream::iter(0..leases)
+        .map(|n| {
+            let tenure = tenure.clone();
+            async move { tenure.acquire(format!("lease-{n}")).await.expect("it is free") }
+        })
+        .buffer_unordered(1_000);
+    let mut kept = Vec::with_capacity(leases);
+    while let Some(lease) = all.next().await {
+        kept.push(lease);
+    }
+    println!("acquiring {leases} leases took {:.1} s", clock::now().saturating_since(begin).as_secs_f64());
+    let bytes = (memory(server) - before) / leases as f64;
+    let (renewed, busy) = (tenure.stats().renewed, processor_time());
+    let served = |server: &Redis| {
+        let cpu = |field: &str| server.info(field).parse::<f64>().expect("a number");
+        cpu("used_cpu_user") + cpu("used_cpu_sys")
+    };
+    let server_busy = served(server);
+    tokio::time::sleep(Duration::from_secs(seconds as u64)).await;
+    let time = seconds as f64;
+    let stats = tenure.stats();
+    println!(
+        "{leases} leases of 15 s held for {seconds} s: {:.0} renewals per second, client {:.0} % of a processor, server {:.0} %; \
+         {} lost; {bytes:.0} bytes each at the server, its key and what the client's connection needs included",
+        (stats.renewed - renewed) as f64 / time,
+        (processor_time() - busy).as_secs_f64() / time * 100.0,
+        (served(server) - server_busy) / time * 100.0,
+        leases - kept.iter().filter(|lease| lease.is_valid()).count(),
+    );
+    stream::iter(kept).for_each_concurrent(1_000, |lease| async { drop(lease.release().await) }).await;
+    tenure.shutdown().await.expect("all given back");
+}
+
+// --- waiters ---------------------------------------------------------------------------------------------
+
+/// So many candidates of one process want the same lease, and whoever has it gives it back at once.
+async fn contend(tenure: &Tenure, candidates: usize) {
+    let candidate = async || {
+        while let Ok(lease) = tenure.acquire("crowd").await {
+            if lease.release().await.is_err() {
+                break;
+            }
+        }
+    };
+    futures::future::join_all((0..candidates).map(|_| candidate())).await;
+}
+
+/// What goes on at the server.
+#[derive(Default)]
+struct Traffic {
+    acquires: AtomicU64,
+    ends: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Counts until so many hand-overs were seen.
+fn count(server: &Redis, hand_overs: usize, who: &str) {
+    let traffic = Traffic::default();
+    let acquire = redis::Script::new(ACQUIRE).get_hash().to_owned();
+    let mut monitor = server.client();
+    monitor.command(&["MONITOR"]).ok();
+    let begin = clock::now();
+    while traffic.ends.load(Relaxed) < hand_overs as u64 {
+        let line = monitor.read().expect("the server works").text().to_ascii_lowercase();
+        if line.contains(&acquire) {
+            traffic.acquires.fetch_add(1, Relaxed);
+        } else if line.contains("lua] \"del\" \"tenure:crowd\"") {
+            traffic.ends.fetch_add(1, Relaxed);
+        }
+    }
+    traffic.over.store(true, Relaxed);
+    let took = clock::now().saturating_since(begin).as_secs_f64();
+    let each = traffic.acquires.load(Relaxed) as f64 / hand_overs as f64;
+    println!("{who}: {each:.2} acquires for each of {hand_overs} hand-overs, {:.2} ms each", took * 1e3 / hand_overs as f64);
+}
+
+struct Processes(Vec<Child>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Until so many wait.
+fn all_wait(server: &Redis, waiters: usize) {
+    tenure_servers::eventually("all to wait", || {
+        let waiting = server.command(&["ZCARD", "tenure!waiters:crowd"]).integer();
+        (waiting + 3 >= waiters as i64).then_some(())
+    });
+}
+
+fn processes(server: &Redis, processes: usize, candidates: usize, hand_overs: usize) {
+    let program = std::env::current_exe().expect("this program");
+    let start = |_| {
+        let mut command = Command::new(&program);
+        command.args(["--candidates", &server.url(), &candidates.to_string()]).stdin(Stdio::null());
+        command.spawn().expect("this program again")
+    };
+    let _children = Processes((0..processes).map(start).collect());
+    all_wait(server, processes);
+    count(server, hand_overs, &format!("{} waiters in {processes} processes", processes * candidates));
+}
+
+fn handles(server: &Redis, handles: usize, hand_overs: usize) {
+    let runtime = runtime();
+    let guard = runtime.enter();
+    let all: Vec<Tenure> = (0..handles).map(|_| connect(&server.url())).collect();
+    drop(guard);
+    for tenure in all {
+        runtime.spawn(async move { contend(&tenure, 1).await });
+    }
+    all_wait(server, handles);
+    count(server, hand_overs, &format!("{handles} waiters, each with a handle and a connection of its own"));
+    runtime.shutdown_timeout(Duration::from_secs(5));
+}
