@@ -5,15 +5,36 @@ local function milliseconds()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+local function forget(waiters, waiting, handle)
+  redis.pcall('ZREM', waiters, handle)
+  redis.pcall('HDEL', waiting, handle)
+end
+
+-- Until when a handle is to be counted as waiting; 0 if it is not.
+local function last(waiting, handle)
+  local found = redis.pcall('HGET', waiting, handle)
+  return type(found) == 'string' and tonumber(found) or 0
+end
+
 -- Registers a handle as one that waits, for so many ms. One that is registered keeps its place.
 -- When memory is full it is left out, which costs it no more than its place.
 local function register(waiters, waiting, handle, lasts)
   local now = milliseconds()
+  -- Another program's key may last for ages; whoever waits comes back within the longest TTL, which is a day.
+  lasts = math.min(lasts, 90000000)
   local added = redis.pcall('ZADD', waiters, 'NX', now, handle)
   if type(added) == 'table' then
     return
   end
   redis.pcall('HSET', waiting, handle, string.format('%.0f', now + lasts))
+  if added == 1 then
+    -- Those that died do not pile up under a lease that is never released.
+    for _, waiter in ipairs(redis.pcall('ZRANGE', waiters, 0, 15)) do
+      if last(waiting, waiter) < now then
+        forget(waiters, waiting, waiter)
+      end
+    end
+  end
   for _, key in ipairs({waiters, waiting}) do
     if redis.call('PTTL', key) < lasts then
       redis.call('PEXPIRE', key, lasts)
@@ -21,17 +42,11 @@ local function register(waiters, waiting, handle, lasts)
   end
 end
 
-local function forget(waiters, waiting, handle)
-  redis.pcall('ZREM', waiters, handle)
-  redis.pcall('HDEL', waiting, handle)
-end
-
 -- Tells all who listen that the lease is free, and names up to two of those that wait, those that have
 -- waited longest, but not this handle. Whoever is named, or whose time is over, waits no more.
--- Returns how many were named.
-local function free(waiters, waiting, handle, channel)
+-- Returns how many were named. `now` is the time in ms, to be read before anything is written: it may be refused.
+local function free(waiters, waiting, handle, channel, now)
   local message, chosen, place = 'free ' .. handle, 0, 0
-  local now = milliseconds()
   -- As many dead ones as anybody could want to clear away at once.
   for _ = 1, 100 do
     local page = redis.pcall('ZRANGE', waiters, place, place + 15)
@@ -39,11 +54,10 @@ local function free(waiters, waiting, handle, channel)
       break
     end
     for _, waiter in ipairs(page) do
-      local last = redis.pcall('HGET', waiting, waiter)
       if waiter == handle or chosen == 2 then
         place = place + 1
       else
-        if type(last) == 'string' and (tonumber(last) or 0) >= now then
+        if last(waiting, waiter) >= now then
           chosen = chosen + 1
           message = message .. ' ' .. waiter
         end
