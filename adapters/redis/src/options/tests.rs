@@ -175,6 +175,7 @@ fn with_tls_every_server_is_one_of_tls() {
             Target::Server(server) => server,
             Target::Cluster(mut nodes) => nodes.swap_remove(0),
             Target::Sentinel { server, .. } => server,
+            Target::Given(_) => panic!("{url} is no connection"),
         };
         for (server, host, port) in [(server.clone(), "one", 7000), (server.at("other", 7001), "other", 7001)]
         {
