@@ -7,7 +7,7 @@ const CHANNEL: &[u8] = b"tenure!wake:backup";
 fn watching() -> (Pushes, HintStream) {
     let pushes = Pushes::new("me");
     let hints = pushes.hints.listen().unwrap();
-    let watched = Watched { name: name(), route: crate::keys::Route::FIRST, foreign: false };
+    let watched = Watched { name: name(), route: Route::FIRST, foreign: false };
     pushes.lock().leases.insert(CHANNEL.to_vec(), watched);
     (pushes, hints)
 }
