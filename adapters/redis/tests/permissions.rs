@@ -50,6 +50,9 @@ fn used() -> BTreeSet<String> {
     assert!(used.contains("pexpire"), "{used:?}");
     quoted(&source, "rs", "cmd(\"", &mut used);
     quoted(&source, "rs", "call.command(\"", &mut used);
+    // A script is told which command reads the key.
+    quoted(&source, "rs", "self.forget(route, &key, \"", &mut used);
+    assert!(used.contains("hlen"), "{used:?}");
     assert!(used.contains("evalsha") && used.contains("subscribe"), "{used:?}");
     // Only Sentinels are asked that.
     used.remove("sentinel");
