@@ -52,8 +52,12 @@ fn main() {
         std::thread::available_parallelism().map_or(0, Into::into)
     );
     if wanted("handover") {
-        runtime().block_on(hand_over(&server, scale(20, 2_000)));
-        server.flush();
+        // With all in one thread there are no wake-ups of threads in it, neither in ours nor in the raw one.
+        let one = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        for (threads, runtime) in [("one thread", one), ("two threads", runtime())] {
+            runtime.block_on(hand_over(&server, threads, scale(20, 2_000)));
+            server.flush();
+        }
     }
     if wanted("renewals") {
         runtime().block_on(renewals(&server, scale(1_000, 100_000), scale(1, 5)));
@@ -96,7 +100,7 @@ async fn raw(server: &Redis) -> (MultiplexedConnection, mpsc::UnboundedReceiver<
 
 // --- hand-over -------------------------------------------------------------------------------------------
 
-async fn hand_over(server: &Redis, rounds: usize) {
+async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     let (first, second) = (connect(&server.url()), connect(&server.url()));
     let (mut holder, _) = raw(server).await;
     let (mut waiter, mut pushes) = raw(server).await;
@@ -151,7 +155,7 @@ async fn hand_over(server: &Redis, rounds: usize) {
     second.shutdown().await.expect("all given back");
     let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
     println!(
-        "hand-over, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}",
+        "hand-over, {threads}, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}",
         ours.half / theirs.half
     );
 }
