@@ -351,20 +351,22 @@ async fn held(server: &Redis, leases: usize, seconds: usize) {
         (served(server) - server_busy) / time * 100.0,
         leases - kept.iter().filter(|lease| lease.is_valid()).count(),
     );
-    stream::iter(kept).for_each_concurrent(1_000, |lease| async { drop(lease.release().await) }).await;
+    stream::iter(kept)
+        .for_each_concurrent(1_000, |lease| async {
+            let _ = lease.release().await;
+        })
+        .await;
     tenure.shutdown().await.expect("all given back");
 }
 
 // --- waiters ---------------------------------------------------------------------------------------------
 
-/// So many candidates of one process want the same lease, and whoever has it gives it back at once.
+/// So many candidates of one process want the same lease. Whoever has it gives it back, and does not come again.
 async fn contend(tenure: &Tenure, candidates: usize) {
     let candidate = async || {
-        while let Ok(lease) = tenure.acquire("crowd").await {
-            if lease.release().await.is_err() {
-                break;
-            }
-        }
+        let lease = tenure.acquire("crowd").await.expect("the server works");
+        lease.release().await.expect("the driver runs");
+        std::future::pending::<()>().await;
     };
     futures::future::join_all((0..candidates).map(|_| candidate())).await;
 }
@@ -377,11 +379,12 @@ struct Traffic {
     over: AtomicBool,
 }
 
-/// Counts until so many hand-overs were seen.
-fn count(server: &Redis, hand_overs: usize, who: &str) {
+/// Counts from when the first holder gives the lease back until so many hand-overs were seen.
+fn count(server: &Redis, first: First<'_>, handles: usize, hand_overs: usize, who: &str) {
     let traffic = Traffic::default();
     let acquire = redis::Script::new(ACQUIRE).get_hash().to_owned();
     let mut monitor = server.client();
+    first.release_once_all_wait(handles);
     monitor.command(&["MONITOR"]).ok();
     let begin = clock::now();
     while traffic.ends.load(Relaxed) < hand_overs as u64 {
@@ -412,12 +415,26 @@ impl Drop for Processes {
     }
 }
 
-/// Until so many wait.
-fn all_wait(server: &Redis, waiters: usize) {
-    tenure_servers::eventually("all to wait", || {
-        let waiting = server.command(&["ZCARD", "tenure!waiters:crowd"]).integer();
-        (waiting + 3 >= waiters as i64).then_some(())
-    });
+/// A holder that is none of ours, until so many wait; then it gives the lease back.
+struct First<'a>(&'a Redis);
+
+impl<'a> First<'a> {
+    fn hold(server: &'a Redis) -> Self {
+        server.command(&["SET", "tenure:crowd", "somebody", "PX", "600000"]).ok();
+        Self(server)
+    }
+
+    fn release_once_all_wait(self, waiters: usize) {
+        let Self(server) = self;
+        let begin = clock::now();
+        while server.command(&["ZCARD", "tenure!waiters:crowd"]).integer() < waiters as i64 {
+            assert!(clock::now().saturating_since(begin) < Duration::from_secs(120), "not all wait");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // What those do that came last is over.
+        std::thread::sleep(Duration::from_secs(1));
+        server.command(&["DEL", "tenure:crowd"]).integer();
+    }
 }
 
 fn processes(server: &Redis, processes: usize, candidates: usize, hand_overs: usize) {
@@ -427,9 +444,15 @@ fn processes(server: &Redis, processes: usize, candidates: usize, hand_overs: us
         command.args(["--candidates", &server.url(), &candidates.to_string()]).stdin(Stdio::null());
         command.spawn().expect("this program again")
     };
+    let first = First::hold(server);
     let _children = Processes((0..processes).map(start).collect());
-    all_wait(server, processes);
-    count(server, hand_overs, &format!("{} waiters in {processes} processes", processes * candidates));
+    count(
+        server,
+        first,
+        processes,
+        hand_overs,
+        &format!("{} waiters in {processes} processes", processes * candidates),
+    );
 }
 
 fn handles(server: &Redis, handles: usize, hand_overs: usize) {
@@ -437,10 +460,16 @@ fn handles(server: &Redis, handles: usize, hand_overs: usize) {
     let guard = runtime.enter();
     let all: Vec<Tenure> = (0..handles).map(|_| connect(&server.url())).collect();
     drop(guard);
+    let first = First::hold(server);
     for tenure in all {
         runtime.spawn(async move { contend(&tenure, 1).await });
     }
-    all_wait(server, handles);
-    count(server, hand_overs, &format!("{handles} waiters, each with a handle and a connection of its own"));
+    count(
+        server,
+        first,
+        handles,
+        hand_overs,
+        &format!("{handles} waiters, each with a handle and a connection of its own"),
+    );
     runtime.shutdown_timeout(Duration::from_secs(5));
 }
