@@ -454,16 +454,12 @@ async fn read(nodes: Vec<(Address, Node)>) -> Result<Places, StoreError> {
         let next = (clock::now() + STAGGER).min(limit);
         match before(next, tries.next()).await {
             Some(Some(Ok(places))) if places.unknown().is_none() => return Ok(places),
-            Some(Some(Ok(places))) => {
-                if best.as_ref().is_none_or(|best| best.known() < places.known()) {
-                    best = Some(places);
-                }
+            Some(Some(Ok(places))) if best.as_ref().is_none_or(|best| best.known() < places.known()) => {
+                best = Some(places);
             }
-            Some(Some(Err(error))) => {
-                if failed.kind == StoreErrorKind::Transient {
-                    failed = error;
-                }
-            }
+            // What time mends is told only if nothing else is wrong.
+            Some(Some(Err(error))) if failed.kind == StoreErrorKind::Transient => failed = error,
+            Some(Some(_)) => {}
             Some(None) => return best.ok_or(failed),
             None if next >= limit => return best.ok_or(failed),
             None => {}

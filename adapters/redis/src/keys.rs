@@ -63,10 +63,6 @@ impl Keys {
         Self { prefix, layout }
     }
 
-    pub(crate) const fn layout(&self) -> Layout {
-        self.layout
-    }
-
     /// What belongs to a lease.
     pub(crate) fn lease(&self, name: &LeaseName) -> LeaseKeys {
         let name = name.as_str();
