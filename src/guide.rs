@@ -9,6 +9,7 @@
 //! | [fencing] | writes that a holder of the past can't do any more |
 //! | [choosing_ttls] | what each setting of time costs and buys, with the figures |
 //! | [guarantees] | what holds whatever happens, and what does not |
+//! | [redis] | Redis and Valkey as the store: URLs, permissions, what replication can't promise |
 //! | [observing] | logs, counts, metrics, and what to be woken up for |
 //! | [testing] | tests that let hours pass in milliseconds, and break things by name |
 //! | [command_line] | the program `tenure`, for work in any language |
@@ -51,6 +52,7 @@ pages! {
     fencing
     choosing_ttls
     guarantees
+    redis
     observing
     testing
     command_line

@@ -9,6 +9,7 @@
 //! [fencing]: crate::guide::fencing
 //! [choosing TTLs]: crate::guide::choosing_ttls
 //! [guarantees]: crate::guide::guarantees
+//! [redis]: crate::guide::redis
 //! [observing]: crate::guide::observing
 //! [testing]: crate::guide::testing
 //! [the program]: crate::guide::command_line

@@ -1,10 +1,15 @@
 //! An attempt to connect, as [`Node`](crate::node::Node) makes one at a time.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::channel::oneshot;
+use futures::future::{Either, Shared, select};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use redis::{AsyncConnectionConfig, Client, PushInfo, PushKind};
+use tenure_core::Instant;
 use tenure_store::{StoreError, clock};
 
 use crate::error::cant_connect;
@@ -13,7 +18,7 @@ use crate::link::{Given, Handle, Health, Link};
 use crate::node::Inner;
 use crate::options::Endpoint;
 use crate::sentinel::Sentinels;
-use crate::sleep::{before, sleep};
+use crate::sleep::{before, sleep, spawn};
 
 /// How a node gets its connection.
 #[derive(Clone)]
@@ -55,8 +60,30 @@ const MOST_TRIES: usize = 4;
 /// How many requests can be on their way to the task of the connection before a sender waits.
 const QUEUE: usize = 1024;
 
+/// What an attempt comes to; canceled if its runtime ended.
+pub(crate) type Attempt = Shared<oneshot::Receiver<Result<Arc<Link>, StoreError>>>;
+
 impl Connecting {
-    pub(crate) async fn connect(self) -> Result<Arc<Link>, StoreError> {
+    /// Begins it, to go on whether or not somebody waits for it, until it is over or forgotten.
+    pub(crate) fn begin(self) -> Attempt {
+        let (mut sender, receiver) = oneshot::channel();
+        spawn(async move {
+            let over = match select(pin!(self.connect()), sender.cancellation()).await {
+                Either::Left((result, _)) => result,
+                Either::Right(_) => return,
+            };
+            // Nobody may be left who wants it.
+            let _ = sender.send(over);
+        });
+        receiver.shared()
+    }
+
+    /// When it is over in any case, unless its runtime stands still.
+    pub(crate) fn over(&self) -> Instant {
+        clock::now() + self.pause + self.timeout + Duration::from_secs(1)
+    }
+
+    async fn connect(self) -> Result<Arc<Link>, StoreError> {
         if !self.pause.is_zero() {
             sleep(self.pause).await;
         }

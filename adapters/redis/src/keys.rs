@@ -21,6 +21,8 @@ pub(crate) enum Layout {
 pub(crate) struct Keys {
     prefix: Arc<str>,
     layout: Layout,
+    /// A server's databases share its channels: what stands behind the kind of one tells which database it is about.
+    database: Arc<str>,
 }
 
 /// What belongs to one lease.
@@ -59,8 +61,9 @@ pub(crate) const TIMER: &str = "!timer:";
 pub(crate) const RUNS: &str = "!runs:";
 
 impl Keys {
-    pub(crate) const fn new(prefix: Arc<str>, layout: Layout) -> Self {
-        Self { prefix, layout }
+    pub(crate) fn new(prefix: Arc<str>, layout: Layout, database: i64) -> Self {
+        let database = if database == 0 { String::new() } else { format!("@{database}") };
+        Self { prefix, layout, database: database.into() }
     }
 
     /// What belongs to a lease.
@@ -134,13 +137,13 @@ impl Keys {
             listed: self.key("!members-listed", route, ""),
             remembered: self.key("!members-remembered", route, ""),
             version: self.key("!members-version", route, ""),
-            channel: format!("{}!wake-members", self.prefix).into_bytes(),
+            channel: format!("{}!wake-members{}", self.prefix, self.database).into_bytes(),
         }
     }
 
     /// The channel that has to do with this name.
     fn channel(&self, name: &str) -> Vec<u8> {
-        format!("{}!wake:{name}", self.prefix).into_bytes()
+        format!("{}!wake{}:{name}", self.prefix, self.database).into_bytes()
     }
 
     fn route(&self, name: &str) -> Route {
@@ -171,10 +174,21 @@ impl Keys {
 mod tests {
     use super::*;
 
+    /// A server has one set of channels for all its databases: what happens in one is no news in the others.
+    #[test]
+    fn each_database_has_channels_of_its_own() {
+        let channels = |database| {
+            let keys = Keys::new("t".into(), Layout::Single, database);
+            (keys.lease(&LeaseName::new("a").unwrap()).channel, keys.fleet().channel)
+        };
+        assert_eq!(channels(0), (b"t!wake:a".to_vec(), b"t!wake-members".to_vec()));
+        assert_eq!(channels(3), (b"t!wake@3:a".to_vec(), b"t!wake-members@3".to_vec()));
+    }
+
     #[test]
     fn the_names_in_keys_are_those_that_the_keys_were_made_of() {
         for layout in [Layout::Single, Layout::Cluster] {
-            let keys = Keys::new("te.nure-1_x".into(), layout);
+            let keys = Keys::new("te.nure-1_x".into(), layout, 0);
             for name in ["a", ":", "}:", "{x}", "{0}:a", "!waiters:a", "a:b", "\0", "ä*?[x]\\"] {
                 let (_, key) = keys.lease_alone(&LeaseName::new(name).unwrap());
                 assert_eq!(keys.name_in(":", &key), Some(name), "{layout:?}");
@@ -187,7 +201,7 @@ mod tests {
                 assert_eq!(keys.name_in(":", foreign), None, "{layout:?}");
             }
         }
-        let keys = Keys::new("t".into(), Layout::Cluster);
+        let keys = Keys::new("t".into(), Layout::Cluster, 0);
         let (_, key) = keys.lease_alone(&LeaseName::new("b").unwrap());
         let of_another_tag = String::from_utf8(key).unwrap().replace('b', "c");
         assert_eq!(

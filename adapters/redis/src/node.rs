@@ -18,17 +18,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, Shared};
 use redis::{Cmd, Pipeline, PushInfo, PushKind, RedisResult, ServerError, Value};
 use tenure_core::Instant;
-use tenure_store::StoreError;
+use tenure_store::{StoreError, clock};
 
-use crate::connect::{Connecting, Way};
+use crate::connect::{Attempt, Connecting, Way};
 use crate::error::{Failed, lost, wants_another_connection};
 use crate::greeting::Eviction;
 use crate::link::{Asked, Health, Link};
-use crate::sleep::before;
+use crate::sleep::{before, is_in_runtime};
 use crate::watch::Pushes;
 
 /// A server, or whichever server is the primary. Clones share the connection.
@@ -55,16 +53,20 @@ enum State {
         /// Why there is no connection, if there should be one.
         trouble: Option<StoreError>,
     },
-    Connecting {
-        generation: u64,
-        attempt: Attempt,
-        trouble: Option<StoreError>,
-    },
+    Connecting(Pending),
     Connected(Arc<Link>),
     Closed,
 }
 
-type Attempt = Shared<BoxFuture<'static, Result<Arc<Link>, StoreError>>>;
+/// An attempt that is under way.
+#[derive(Clone)]
+struct Pending {
+    generation: u64,
+    attempt: Attempt,
+    /// When it is given up: its runtime stands still, or is none of ours any more.
+    over: Instant,
+    trouble: Option<StoreError>,
+}
 
 /// The longest pause before an attempt to connect: a server that is back is found within this.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -112,17 +114,31 @@ impl Node {
     /// # Errors
     /// Nothing was sent. Transient but for what only a change of settings can mend.
     pub(crate) async fn connected(&self, until: Instant) -> Result<Arc<Link>, StoreError> {
-        let (generation, attempt, trouble) = match self.inner.begin() {
-            Begun::Connected(link) => return Ok(link),
-            Begun::Closed => return Err(closed()),
-            Begun::Attempt { generation, attempt, trouble } => (generation, attempt, trouble),
-        };
-        match before(until, attempt).await {
-            Some(result) => self.inner.end(generation, result),
-            None => Err(StoreError::transient(match trouble {
-                Some(trouble) => format!("not connected again yet; {}", trouble.message),
-                None => format!("not connected to {} yet", self.inner.way.address()),
-            })),
+        if !is_in_runtime() {
+            return Err(no_runtime());
+        }
+        let mut left_behind = false;
+        loop {
+            let pending = match self.inner.begin() {
+                Begun::Connected(link) => return Ok(link),
+                Begun::Closed => return Err(closed()),
+                Begun::Attempt(pending) => pending,
+            };
+            match before(until.min(pending.over), pending.attempt.clone()).await {
+                Some(Ok(result)) => return self.inner.end(pending.generation, result),
+                // Another runtime ended, or stands still, with it.
+                None | Some(Err(_)) if clock::now() < until && !left_behind => {
+                    left_behind = true;
+                    self.inner.leave(pending);
+                }
+                Some(Err(_)) => return Err(no_runtime()),
+                None => {
+                    return Err(StoreError::transient(match pending.trouble {
+                        Some(trouble) => format!("not connected again yet; {}", trouble.message),
+                        None => format!("not connected to {} yet", self.inner.way.address()),
+                    }));
+                }
+            }
         }
     }
 
@@ -137,7 +153,7 @@ impl Node {
 
 enum Begun {
     Connected(Arc<Link>),
-    Attempt { generation: u64, attempt: Attempt, trouble: Option<StoreError> },
+    Attempt(Pending),
     Closed,
 }
 
@@ -152,13 +168,7 @@ impl Inner {
         let trouble = match &*state {
             State::Connected(link) => return Begun::Connected(Arc::clone(link)),
             State::Closed => return Begun::Closed,
-            State::Connecting { generation, attempt, trouble } => {
-                return Begun::Attempt {
-                    generation: *generation,
-                    attempt: attempt.clone(),
-                    trouble: trouble.clone(),
-                };
-            }
+            State::Connecting(pending) => return Begun::Attempt(pending.clone()),
             State::Idle { trouble } => trouble.clone(),
         };
         let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
@@ -169,9 +179,10 @@ impl Inner {
             // Not the node itself: it would keep the task of the connection alive, and that the node.
             node: Arc::downgrade(self),
         };
-        let attempt = connecting.connect().boxed().shared();
-        *state = State::Connecting { generation, attempt: attempt.clone(), trouble: trouble.clone() };
-        Begun::Attempt { generation, attempt, trouble }
+        let over = connecting.over();
+        let pending = Pending { generation, attempt: connecting.begin(), over, trouble };
+        *state = State::Connecting(pending.clone());
+        Begun::Attempt(pending)
     }
 
     /// An attempt has ended; whoever sees it first says so to the others.
@@ -179,9 +190,9 @@ impl Inner {
         let mut state = self.lock();
         match &*state {
             State::Closed => return Err(closed()),
-            State::Connecting { generation: current, .. } if *current == generation => {}
+            State::Connecting(pending) if pending.generation == generation => {}
             // Others have seen it already.
-            State::Connecting { .. } | State::Idle { .. } | State::Connected(_) => return result,
+            State::Connecting(_) | State::Idle { .. } | State::Connected(_) => return result,
         }
         *state = match &result {
             Ok(link) if !link.health.is_gone() => State::Connected(Arc::clone(link)),
@@ -199,6 +210,14 @@ impl Inner {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// An attempt will not end.
+    fn leave(&self, left: Pending) {
+        let mut state = self.lock();
+        if matches!(&*state, State::Connecting(pending) if pending.generation == left.generation) {
+            *state = State::Idle { trouble: left.trouble };
+        }
     }
 
     /// What became of a request.
@@ -314,6 +333,12 @@ fn pause_after(failures: u32) -> Duration {
     // Without random numbers all pause equally long.
     let _ = getrandom::fill(&mut byte);
     longest / 2 + longest * u32::from(byte[0]) / 510
+}
+
+fn no_runtime() -> StoreError {
+    StoreError::rejected(
+        "there is no runtime to connect in: use the store within Tokio, or with the feature smol",
+    )
 }
 
 fn closed() -> StoreError {

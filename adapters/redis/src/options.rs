@@ -4,6 +4,7 @@ mod access;
 mod endpoint;
 mod given;
 mod parse;
+mod shown;
 #[cfg(test)]
 mod tests;
 

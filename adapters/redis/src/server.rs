@@ -37,8 +37,14 @@ enum Topology {
 
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
-        let open = |seeds| Box::new(Cluster::new(seeds, options.connect_timeout, Arc::clone(&pushes));
-        let topology = match options.target() {
+        let open = |seeds| Box::new(Cluster::new(seeds, options.connect_timeout, Arc::clone(&pushes)));
+        let target = options.target();
+        let database = match &target {
+            Target::Server(server) | Target::Sentinel { server, .. } => server.database(),
+            // A Cluster has no other; of a program's own connection it is not known.
+            Target::Cluster(_) | Target::Given(_) => 0,
+        };
+        let topology = match target {
             Target::Server(server) => Topology::Open(open(vec![server])),
             Target::Cluster(nodes) => Topology::Open(open(nodes)),
             Target::Given(connection) => {
@@ -51,7 +57,7 @@ impl Server {
                 Topology::Single(Node::new(way, options.connect_timeout, Arc::clone(&pushes)))
             }
         };
-        let keys = |layout| Arc::new(Keys::new(Arc::clone(&options.prefix), layout));
+        let keys = |layout| Arc::new(Keys::new(Arc::clone(&options.prefix), layout, database));
         Self { single: keys(Layout::Single), cluster: keys(Layout::Cluster), topology }
     }
 

@@ -1,10 +1,11 @@
-//! Waiting, in whichever runtime polls.
+//! Waiting and working, in whichever runtime polls.
 
 use std::future::Future;
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use std::pin::pin;
+
+use futures::future::{Either, select};
 use tenure_core::Instant;
 use tenure_store::clock;
 
@@ -19,6 +20,28 @@ pub(crate) async fn sleep(time: Duration) {
     async_io::Timer::after(time).await;
     #[cfg(not(feature = "smol"))]
     tokio::time::sleep(time).await;
+}
+
+/// Whether there is a runtime to work in: a Tokio that is entered, or smol, which is everywhere.
+pub(crate) fn is_in_runtime() -> bool {
+    #[cfg(feature = "tokio")]
+    if tokio::runtime::Handle::try_current().is_ok() {
+        return true;
+    }
+    cfg!(feature = "smol")
+}
+
+/// Has a future polled to its end beside whoever polls now. It is dropped with the runtime.
+pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "tokio")]
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(future);
+        return;
+    }
+    #[cfg(feature = "smol")]
+    smol::spawn(future).detach();
+    #[cfg(not(feature = "smol"))]
+    drop(future);
 }
 
 /// What a future comes to, or `None` if that takes beyond `until`. It is polled once in any case.

@@ -10,6 +10,7 @@ mod upkeep;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub(crate) struct Pushes {
     state: Mutex<State>,
     /// Who keeps the subscriptions up.
     upkeep: AtomicWaker,
+    /// There is something new to be seen to.
+    news: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -98,13 +101,13 @@ impl Pushes {
         }
         state.lost = true;
         drop(state);
-        self.upkeep.wake();
+        self.wake_upkeep();
     }
 
     /// Ends the hints.
     pub(crate) fn close(&self) {
         self.hints.close();
-        self.upkeep.wake();
+        self.wake_upkeep();
     }
 
     /// Whether the lease with this channel is watched.
@@ -116,10 +119,10 @@ impl Pushes {
     pub(crate) fn is_held(&self, channel: &[u8], foreign: bool) {
         let mut state = self.lock();
         let Some(watched) = state.leases.get_mut(channel) else { return };
-        let new = foreign && !std::mem::replace(&mut watched.foreign, foreign);
+        let before = std::mem::replace(&mut watched.foreign, foreign);
         drop(state);
-        if new {
-            self.upkeep.wake();
+        if foreign && !before {
+            self.wake_upkeep();
         }
     }
 
@@ -135,7 +138,7 @@ impl Pushes {
         let sooner = next_end.is_some_and(|end| before.is_none_or(|before| end < before));
         drop(state);
         if sooner {
-            self.upkeep.wake();
+            self.wake_upkeep();
         }
     }
 
@@ -189,6 +192,11 @@ impl Pushes {
         Some(Hint::Lease { name: watched.name.clone(), wake })
     }
 
+    fn wake_upkeep(&self) {
+        self.news.store(true, Ordering::Release);
+        self.upkeep.wake();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +220,7 @@ impl Client {
         // Before it is subscribed to: if the connection is lost meanwhile it belongs to what is to be subscribed to again.
         let watched = Watched { name: name.clone(), route: of.route, foreign: false };
         self.pushes.lock().leases.insert(of.channel.clone(), watched);
-        self.pushes.upkeep.wake();
+        self.pushes.wake_upkeep();
         let call = Call::new()
             .key(of.lease)
             .key(of.waiters)
@@ -282,7 +290,7 @@ impl Client {
             }
             state.members = Some(Members { channel: channel.clone(), told: 0, next_end: None });
         }
-        self.pushes.upkeep.wake();
+        self.pushes.wake_upkeep();
         match subscribe(&self.server, route, &channel, until).await {
             Err(error) if error.kind != StoreErrorKind::Rejected => {
                 self.pushes.lock().members = None;

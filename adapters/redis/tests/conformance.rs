@@ -25,6 +25,15 @@ mod needs_redis {
         });
     }
 
+    #[cfg(feature = "tokio")]
+    mod sentinel {
+        use crate::common::{At, Runtime};
+
+        tenure_store::conformance!(At::shared_sentinel(Runtime::tokio()), needs: "needs redis", ignore: {
+            a_timer_is_based_anew_when_the_wall_clock_was_set_back: "the server's clock can't be set",
+        });
+    }
+
     /// The server itself is started again, too, and has kept everything.
     #[cfg(feature = "tokio")]
     mod started_again {

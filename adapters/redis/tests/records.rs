@@ -24,6 +24,7 @@ on_both! {
     fifty_claimants_from_ten_handles_are_answered_in_time
     many_who_change_one_timer_at_once_all_succeed
     the_runs_of_a_job_are_kept_for_more_than_a_year_and_in_their_order
+    an_outcome_is_not_lost_among_reports_of_the_same_run
     a_run_that_can_not_be_read_is_left_out_and_left_alone
     what_another_program_keeps_in_the_place_of_a_job_is_not_touched
     a_script_that_the_server_forgot_is_sent_again
@@ -377,6 +378,25 @@ fn the_runs_of_a_job_are_kept_for_more_than_a_year_and_in_their_order(flavour: F
             numbers.iter().map(|run| run.split_once(' ').unwrap().0.parse().unwrap()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..=53).collect::<Vec<_>>());
+    });
+}
+
+fn an_outcome_is_not_lost_among_reports_of_the_same_run(flavour: Flavour) {
+    let (at, prefix, store) = on(flavour);
+    at.runtime.block_on(async {
+        let handles: Vec<RedisStore> = (0..5).map(|_| at.open(&prefix)).collect();
+        for run in 0..20 {
+            let reports = (0..10).map(|n| {
+                let outcome = (n == run % 10).then_some(RunOutcome::Failed);
+                handles[n % 5].report(report("j", &format!("n{run}"), outcome))
+            });
+            for reported in join_all(reports).await {
+                reported.unwrap();
+            }
+        }
+        let runs = store.runs(JobName::new("j").unwrap()).await.unwrap();
+        let states: Vec<RunState> = runs.into_iter().map(|run| run.state).collect();
+        assert_eq!(states, [RunState::Ended(RunOutcome::Failed); 20]);
     });
 }
 

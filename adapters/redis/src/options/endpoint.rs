@@ -144,6 +144,14 @@ impl Endpoint {
         }
     }
 
+    /// The number of the database.
+    pub(crate) fn database(&self) -> i64 {
+        match &self.access {
+            How::Ours(access) => access.database.into(),
+            How::Given(info) => info.redis_settings().db(),
+        }
+    }
+
     /// All that connecting takes. Passwords and certificates are read from their files now.
     ///
     /// # Errors

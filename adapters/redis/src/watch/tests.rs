@@ -7,7 +7,7 @@ const CHANNEL: &[u8] = b"tenure!wake:backup";
 fn watching() -> (Pushes, HintStream) {
     let pushes = Pushes::new("me");
     let hints = pushes.hints.listen().unwrap();
-    let watched = Watched { name: name(), route: crate::keys::Route::FIRST, foreign: false };
+    let watched = Watched { name: name(), route: Route::FIRST, foreign: false };
     pushes.lock().leases.insert(CHANNEL.to_vec(), watched);
     (pushes, hints)
 }
@@ -145,4 +145,16 @@ fn a_closed_handle_hears_nothing_more() {
     pushes.close();
     pushes.push(message(CHANNEL, b"free other"));
     assert_eq!(hints.next().now_or_never(), Some(None));
+}
+
+#[test]
+fn a_lease_is_looked_at_as_long_as_its_holder_may_tell_nobody_of_the_end() {
+    let (pushes, _hints) = watching();
+    let foreign = || pushes.lock().leases[CHANNEL].foreign;
+    for (last, looked_at) in [(false, false), (true, true), (true, true), (false, false)] {
+        pushes.is_held(CHANNEL, last);
+        assert_eq!(foreign(), looked_at);
+    }
+    pushes.is_held(b"tenure!wake:another", true);
+    assert!(!pushes.watches(b"tenure!wake:another"), "nobody watches that one");
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
         } else {
             let looks = [foreign.then_some(look_at), members, listening.then_some(ping_at)];
             let next = looks.into_iter().flatten().min();
-            something_to_do(&pushes, next, members).await;
+            something_to_do(&pushes, next).await;
             if !listening {
                 ping_at = clock::now() + PING_EVERY;
             }
@@ -82,14 +83,13 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
     }
 }
 
-/// Waits until a connection was lost, something else is listened to, a member may be gone at another time than was known,
-/// or the time has come.
-async fn something_to_do(pushes: &Pushes, at: Option<Instant>, members: Option<Instant>) {
-    let mut first = true;
+/// Waits until a connection was lost, something else is listened to, a member may be gone sooner than was known, or the
+/// time has come.
+async fn something_to_do(pushes: &Pushes, at: Option<Instant>) {
     let woken = pin!(poll_fn(|context| {
         pushes.upkeep.register(context.waker());
-        let news = || pushes.lock().lost || pushes.look_at_members() != members;
-        if !std::mem::take(&mut first) || news() { Poll::Ready(()) } else { Poll::Pending }
+        // It is polled for each hint, too.
+        if pushes.news.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }));
     match at {
         Some(at) => match select(woken, pin!(sleep(at.saturating_since(clock::now())))).await {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use tenure_redis::RedisStore;
-use tenure_servers::{Cluster, Config, Flavour, LIMIT, Redis};
+use tenure_servers::{Cluster, Config, Flavour, LIMIT, Redis, Sentinel};
 use tenure_store::conformance::Harness;
 use tenure_store::core::{Acquisition, Identity, Incarnation, LeaseName, Owner, Token, Wake};
 use tenure_store::{
@@ -51,6 +51,17 @@ pub fn shared_cluster(flavour: Flavour) -> Arc<Cluster> {
         let cluster = Arc::new(Cluster::with(&Config::new().flavour(flavour), 3, 0));
         *shared = Arc::downgrade(&cluster);
         cluster
+    })
+}
+
+/// The primary and the replica, with their Sentinels, that all tests of this process share, like [`shared`].
+pub fn shared_sentinel() -> Arc<Sentinel> {
+    static SENTINEL: Mutex<Weak<Sentinel>> = Mutex::new(Weak::new());
+    let mut shared = SENTINEL.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.upgrade().unwrap_or_else(|| {
+        let sentinel = Arc::new(Sentinel::start());
+        *shared = Arc::downgrade(&sentinel);
+        sentinel
     })
 }
 
@@ -99,6 +110,17 @@ impl At<Arc<Cluster>> {
     pub fn shared_cluster(runtime: Runtime, flavour: Flavour) -> Self {
         let server = shared_cluster(flavour);
         Self { runtime, url: server.nodes()[0].url(), server }
+    }
+}
+
+impl At<Arc<Sentinel>> {
+    /// On the primary that all share, as Sentinels name it.
+    pub fn shared_sentinel(runtime: Runtime) -> Self {
+        let server = shared_sentinel();
+        let sentinels: Vec<_> =
+            server.sentinel_ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let url = format!("redis+sentinel://{}/{}", sentinels.join(","), server.name());
+        Self { runtime, url, server }
     }
 }
 

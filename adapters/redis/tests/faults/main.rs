@@ -7,7 +7,6 @@ mod ops;
 mod needs_redis {
     mod connecting;
     mod connection;
-    mod events;
     mod given;
     mod sentinel;
     mod states;

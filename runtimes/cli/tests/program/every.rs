@@ -344,3 +344,15 @@ fn a_tick_that_would_be_too_late_is_not_run() {
     let first = evidence.ticks[0];
     assert!(first.n >= last + 5, "those before were too late: {:?}", evidence.ticks);
 }
+
+crate::place::also_on_redis! {
+    the_command_finds_its_tick_in_its_environment_and_no_terminal
+    of_two_processes_one_runs_each_tick
+    a_command_that_fails_is_recorded_and_the_next_tick_is_run
+    a_signal_is_passed_on_and_the_program_ends_once_its_command_has
+    a_tick_that_is_due_while_the_command_runs_is_not_run_unless_the_policy_says_so
+    when_all_are_started_anew_ticks_stay_where_they_were
+    of_ticks_that_came_while_nobody_was_there_the_latest_is_run
+    of_ticks_that_came_while_nobody_was_there_as_many_as_wanted_are_caught_up_with
+    a_tick_that_would_be_too_late_is_not_run
+}

@@ -240,3 +240,11 @@ fn commands_are_in_sessions_of_their_own() {
     assert_eq!(session(first.guardian), first.guardian, "so it has left the program's");
     assert_eq!(getpgid(Some(first.process)).unwrap(), first.process, "its group is its own");
 }
+
+crate::place::also_on_redis! {
+    with_retry_a_run_whose_program_is_killed_is_run_once_more_elsewhere
+    with_retry_a_run_that_was_asked_to_end_is_run_once_more_elsewhere
+    a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on
+    a_program_that_is_cut_off_from_its_store_kills_its_command_in_time_and_goes_on_later
+    a_command_whose_claim_is_taken_away_is_killed_and_the_program_goes_on
+}

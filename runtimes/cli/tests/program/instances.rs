@@ -308,3 +308,13 @@ fn the_status_is_shown_again_and_again_until_somebody_ends_it() {
     text.signal(Signal::TERM);
     assert_eq!(text.code(), Some(143));
 }
+
+crate::place::also_on_redis! {
+    instances_are_listed_with_what_they_hold_until_they_leave
+    an_operator_drains_an_instance_and_takes_it_back
+    whom_to_drain_is_told_by_name_or_by_incarnation
+    waiting_for_a_drain_ends_in_time_and_names_what_is_still_held
+    what_is_left_of_a_killed_instance_is_waited_for_when_it_is_not_listed_any_more
+    tenure_every_is_an_instance_that_claims_nothing_while_it_is_to_drain
+    the_status_shows_all_of_it_on_one_screen
+}

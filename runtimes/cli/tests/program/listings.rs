@@ -222,3 +222,10 @@ fn records_that_nobody_wrote_in_earnest_are_shown_all_the_same() {
         assert!(place.runs()[0]["started"].as_str().unwrap().starts_with(shown));
     }
 }
+
+crate::place::also_on_redis! {
+    nothing_is_listed_where_there_is_nothing
+    timers_are_listed_with_their_ticks_and_claims
+    a_timer_that_nobody_has_any_more_can_be_forgotten
+    jobs_and_their_runs_are_listed
+}

@@ -17,6 +17,7 @@ mod listings;
 mod operators;
 mod outages;
 mod place;
+mod server_trouble;
 mod signals;
 mod terminal;
 mod usage;

@@ -123,3 +123,11 @@ fn a_lease_is_given_back_before_the_program_ends() {
         (output(place.tenure(&["leases", "--json"])).1 == "[]\n").then_some(())
     });
 }
+
+crate::place::also_on_redis! {
+    leases_are_listed_as_a_table_for_people_and_as_json_for_programs
+    force_makes_the_holder_stop_and_frees_the_lease_by_its_ttl
+    now_frees_the_lease_at_once_with_a_warning
+    releasing_what_nobody_holds_says_so
+    a_lease_is_given_back_before_the_program_ends
+}

@@ -43,8 +43,9 @@ fn a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_doe
     let (said, notices) = cut_off(&[], LISTENER);
     assert_eq!(said, ["asked"]);
     assert!(notices.iter().any(|line| line.contains("is asked to end")), "{notices:#?}");
-    // The doubt and its cause, then the loss: each once.
-    let ours: Vec<_> = notices.iter().filter(|line| line.contains("tenure")).collect();
+    // The doubt and its cause, then the loss: each once. What the store tells of its connection is its own.
+    let ours = notices.iter().filter(|line| line.contains("tenure") && !line.contains("tenure_redis"));
+    let ours: Vec<_> = ours.collect();
     let [doubt, loss] = &ours[..] else { panic!("{notices:#?}") };
     assert!(doubt.contains("a renewal failed; without one the work must stop in "), "{doubt}");
     assert!(loss.contains("\"job\" (token "), "{loss}");
@@ -136,4 +137,12 @@ fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it
     drop(blocked);
     assert_eq!(patient.code(), Some(0));
     assert_eq!(patient.stdout.to_the_end(), ["at last"]);
+}
+
+crate::place::also_on_redis! {
+    a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_does
+    a_command_that_is_cut_off_and_does_not_listen_is_killed_before_its_lease_ends
+    a_store_that_comes_back_after_the_fence_puts_the_kill_off_by_nothing
+    an_outage_shorter_than_the_lease_harms_nobody
+    a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it_is_back
 }

@@ -63,22 +63,31 @@ enum Store {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self::with(|| Store::File(""))
+        Self::with("")
     }
 
     /// Where a holder's death is not seen, so that a lease passes on by its TTL only. A server never sees it.
     pub(crate) fn without_early_takeover() -> Self {
-        Self::with(|| Store::File("?early=off"))
+        Self::with("?early=off")
     }
 
-    fn with(file: fn() -> Store) -> Self {
-        let redis = || {
-            let server = Redis::start();
-            let proxy = Proxy::to(server.address());
-            Store::Redis(server, proxy)
-        };
-        let store = if ON_REDIS.get() { redis() } else { file() };
-        Self { folder: tempfile::tempdir().unwrap(), store }
+    fn with(query: &'static str) -> Self {
+        if ON_REDIS.get() {
+            return Self::on_redis();
+        }
+        Self { folder: tempfile::tempdir().unwrap(), store: Store::File(query) }
+    }
+
+    /// With a server of Redis as its store.
+    pub(crate) fn on_redis() -> Self {
+        let server = Redis::start();
+        let proxy = Proxy::to(server.address());
+        Self { folder: tempfile::tempdir().unwrap(), store: Store::Redis(server, proxy) }
+    }
+
+    /// Whether its store is a file, which shows that a holder's process is gone.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.store, Store::File(_))
     }
 
     /// The server that is its store.

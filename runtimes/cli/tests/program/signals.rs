@@ -149,3 +149,9 @@ fn a_command_whose_guardian_is_stopped_is_killed_by_the_supervisor() {
     holder.signal(Signal::TERM);
     assert_eq!(holder.code(), Some(137));
 }
+
+crate::place::also_on_redis! {
+    signals_are_passed_on_to_the_command_and_its_code_is_ours
+    a_command_that_does_not_listen_is_killed_after_the_grace_and_keeps_its_lease_till_then
+    a_second_signal_kills_at_once
+}

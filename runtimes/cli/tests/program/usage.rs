@@ -379,3 +379,14 @@ fn as_the_first_process_of_a_container_it_works_and_a_foreign_proc_is_refused() 
     assert_eq!((code, out.as_str()), (Some(71), ""), "{err}");
     assert!(err.contains("/proc"), "{err}");
 }
+
+crate::place::also_on_redis! {
+    a_command_that_a_signal_ended_gives_128_and_the_signals_number_and_its_lease_back
+    the_command_finds_lease_token_and_owner_in_its_environment_and_tokens_rise
+    a_busy_lease_is_code_75_and_the_message_says_who_has_it
+    whoever_waits_says_for_whom_where_and_how_long_and_when_it_is_over
+    a_signal_while_waiting_ends_the_program_at_once_and_leaves_no_candidate_behind
+    a_command_that_held_for_its_longest_time_is_asked_to_end_and_then_killed
+    what_a_command_leaves_running_keeps_the_lease_until_it_has_ended
+    what_a_command_leaves_running_is_killed_after_the_grace
+}

@@ -438,3 +438,12 @@ fn when_a_process_is_stopped_its_command_ends_in_time_and_another_process_goes_o
     place.worked(FILE, last.token);
     place.evidence(FILE).must_be_clean();
 }
+
+crate::place::also_on_redis! {
+    workloads_of_a_file_are_shared_out_and_read_again_at_sighup
+    a_signal_is_passed_on_once_and_the_program_ends_once_its_commands_have
+    each_lease_goes_back_as_its_command_ends_and_the_heartbeat_ends_last
+    a_command_whose_workload_moves_on_is_stopped_soon
+    when_a_process_is_killed_its_command_dies_and_another_process_goes_on
+    when_a_process_is_stopped_its_command_ends_in_time_and_another_process_goes_on
+}

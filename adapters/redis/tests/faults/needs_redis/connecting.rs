@@ -160,3 +160,15 @@ async fn a_name_that_nobody_knows_may_be_known_later() {
     let store = store("redis://no-such-host.invalid:6379");
     fails(acquire(&store, "a", 1, LONG).await, Transient, "can't connect to no-such-host.invalid:6379");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis, as those beside it"]
+async fn a_server_that_stays_silent_takes_the_connect_timeout_and_no_longer() {
+    let server = Redis::start();
+    server.freeze();
+    let store = store(&format!("{}?connect_timeout=300ms", server.url()));
+    let message = fails(acquire(&store, "a", 1, LONG).await, Transient, "took longer than 300ms");
+    assert!(message.contains(&server.address().to_string()), "{message}");
+    server.thaw();
+    granted(&store, "a", 1).await;
+}

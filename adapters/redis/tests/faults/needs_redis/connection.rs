@@ -3,14 +3,15 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
 use tenure_servers::{Proxy, Redis, eventually};
 use tenure_store::StoreErrorKind::{Transient, Unknown};
-use tenure_store::{Acquired, Released, Renewed, clock};
+use tenure_store::core::Wake;
+use tenure_store::{Acquired, Hint, Released, Renewed, Store, clock};
 
 use crate::ops::{
-    LONG, SHORT, acquire, connections_to, fails, granted, release, renew, store, until_renewed,
+    LONG, SHORT, acquire, connections_to, fails, granted, name, release, renew, store, until_renewed,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -170,4 +171,106 @@ fn a_store_goes_on_in_another_runtime_when_that_of_its_connection_has_ended() {
     assert!(failures <= 1, "{failures} requests failed");
     let failures = runtime().block_on(until_renewed(&store, "a", 1, token));
     assert!(failures <= 1, "{failures} requests failed");
+}
+
+#[test]
+#[ignore = "needs redis"]
+fn an_attempt_to_connect_that_a_runtime_has_left_behind_is_made_again() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // One that stands still, and one that has ended.
+    let stands_still = runtime();
+    for ended in [false, true] {
+        let store = store(&format!("{}?connect_timeout=500ms", proxy.url()));
+        proxy.stall();
+        let first = async { fails(acquire(&store, "a", 1, SHORT).await, Transient, "not connected to") };
+        if ended {
+            runtime().block_on(first)
+        } else {
+            stands_still.block_on(first)
+        };
+        proxy.restore();
+        runtime().block_on(granted(&store, "a", 1));
+    }
+}
+
+#[test]
+#[ignore = "needs redis, as those beside it"]
+fn without_a_runtime_the_store_says_so() {
+    let store = store("redis://127.0.0.1:1");
+    let outcome = smol::block_on(acquire(&store, "a", 1, SHORT));
+    // With smol there is one everywhere.
+    if cfg!(feature = "smol") {
+        fails(outcome, Transient, "can't connect");
+    } else {
+        fails(outcome, tenure_store::StoreErrorKind::Rejected, "no runtime");
+    }
+}
+
+#[test]
+#[ignore = "needs redis"]
+fn connections_are_shared_and_heal_in_smol_as_in_tokio() {
+    smol::block_on(async {
+        let server = Redis::start();
+        let proxy = Proxy::to(server.address());
+        let store = store(&proxy.url());
+        let tokens = join_all((0..100).map(|n| granted(&store, ["a", "b"][n % 2], (n % 2) as u64))).await;
+        assert_eq!(proxy.accepted(), 1);
+        proxy.close();
+        assert!(until_renewed(&store, "b", 1, tokens[1]).await <= 1);
+        assert_eq!(proxy.accepted(), 2);
+        proxy.stall();
+        proxy.restore();
+        for _ in 0..2 {
+            fails(renew(&store, "b", 1, tokens[1], SHORT).await, Unknown, "did not answer in time");
+        }
+        assert_eq!(renew(&store, "b", 1, tokens[1], LONG).await, Ok(Renewed::Renewed));
+        assert_eq!(proxy.accepted(), 3);
+        eventually("the dead connection to be closed", || (connections_to(proxy.port()) == 1).then_some(()));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
+async fn who_only_listens_notices_a_half_open_connection() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let listening = store(&proxy.url());
+    let mut hints = listening.hints().expect("nobody has them yet");
+    granted(&listening, "other", 1).await;
+    listening.watch(name("a")).await.unwrap();
+    proxy.stall();
+    proxy.restore();
+    // Nothing is asked for: it is up to the hints to find out.
+    let hint = tokio::time::timeout(LONG, hints.next()).await.expect("it is found out");
+    assert_eq!(hint, Some(Hint::Resync));
+    assert_eq!(proxy.accepted(), 2);
+    let direct = store(&server.url());
+    let token = granted(&direct, "a", 2).await;
+    let hint = tokio::time::timeout(LONG, hints.next()).await.expect("it is heard again");
+    assert!(
+        matches!(&hint, Some(Hint::Lease { name, wake: Wake::Held { token: told, .. } })
+        if name.as_str() == "a" && *told == token),
+        "{hint:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
+async fn who_only_listens_notices_a_closed_connection_at_once() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let listening = store(&proxy.url());
+    let mut hints = listening.hints().expect("nobody has them yet");
+    listening.watch(name("a")).await.unwrap();
+    assert!(hints.next().now_or_never().is_none());
+    let begun = clock::now();
+    proxy.close();
+    let hint = tokio::time::timeout(LONG, hints.next()).await.expect("it is found out");
+    assert_eq!(hint, Some(Hint::Resync));
+    // It would be asked whether it lives after five seconds.
+    let passed = clock::now().saturating_since(begun);
+    assert!(passed < Duration::from_secs(4), "{passed:?}");
+    assert_eq!(proxy.accepted(), 2);
 }

@@ -1,0 +1,156 @@
+//! Getting at a server in every way that a URL can say, and as a user who may do no more than the guide says.
+
+#![cfg(feature = "tokio")]
+
+mod common;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use common::{Candidate, Runtime};
+use tenure_redis::RedisStore;
+use tenure_servers::{Config, Proxy, Redis};
+use tenure_store::core::LeaseName;
+use tenure_store::{Store, StoreError, StoreErrorKind};
+
+/// Reads a lease that nobody has, which takes a connection, a login and a script.
+fn look(runtime: &Runtime, url: &str) -> Result<(), StoreError> {
+    let store = RedisStore::from_url(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    runtime.block_on(async {
+        let found = store.inspect(LeaseName::new("nobody's").unwrap()).await;
+        store.close().await;
+        assert!(!matches!(found, Ok(Some(_))), "{found:?}");
+        found.map(|_| ())
+    })
+}
+
+/// In either runtime: each has a way of its own to connect.
+fn works(url: &str) {
+    for runtime in [Runtime::tokio(), Runtime::Smol] {
+        look(&runtime, url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    }
+}
+
+/// Fails for this reason, in either runtime, for whoever has to change something, and without showing the password.
+fn is_refused(url: &str, reasons: &[&str]) {
+    for runtime in [Runtime::tokio(), Runtime::Smol] {
+        let error = look(&runtime, url).expect_err(url);
+        let text = format!("{error} {error:?}");
+        assert_eq!(error.kind, StoreErrorKind::Rejected, "{url}: {text}");
+        assert!(reasons.iter().all(|reason| text.to_ascii_lowercase().contains(reason)), "{url}: {text}");
+        assert!(!text.contains("s3cret"), "{url}: {text}");
+    }
+}
+
+mod needs_redis {
+    use super::*;
+
+    /// Whatever a password may have in it, percent-encoded.
+    const ODD: &str = "s3cret@#/+=%:?&,é\"'\\";
+
+    fn encoded(text: &str) -> String {
+        text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn one_server_is_reached_by_name_by_ipv6_and_by_its_unix_socket_in_any_database() {
+        let server = Redis::with(Config::new().loopback6().socket());
+        let port = server.port();
+        works(&format!("redis://127.0.0.1:{port}/3"));
+        works(&format!("redis://[::1]:{port}?db=15"));
+        works(&format!("valkey://localhost:{port}"));
+        works(&format!("redis+unix://{}?db=2", server.socket().display()));
+        is_refused(&format!("redis://127.0.0.1:{port}/16"), &["db", "out of range"]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn a_key_lands_in_the_database_of_the_url() {
+        let server = Redis::start();
+        let store = RedisStore::from_url(&format!("{}/5?prefix=app", server.url())).unwrap();
+        Runtime::tokio().block_on(Candidate::new("backup", 1).gets(&store));
+        assert!(server.keys().is_empty(), "database 0");
+        let mut client = server.client();
+        client.command(&["SELECT", "5"]).ok();
+        assert!(client.command(&["GET", "app:backup"]).text().contains(':'));
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn a_user_and_a_password_with_any_characters_log_in() {
+        let server = Redis::start();
+        // By the client: a configuration file would need escapes of its own.
+        server.command(&["ACL", "SETUSER", "me@work", "on", &format!(">{ODD}"), "~*", "&*", "+@all"]).ok();
+        let at = server.address();
+        let (user, password) = (encoded("me@work"), encoded(ODD));
+        works(&format!("redis://{user}:{password}@{at}"));
+
+        let file = server.folder().join("the password");
+        fs::write(&file, format!("{ODD}\n")).unwrap();
+        let file = file.display().to_string().replace(' ', "%20");
+        works(&format!("redis://{user}@{at}?password_file={file}"));
+
+        is_refused(&format!("redis://{user}:s3cret@{at}"), &["wrongpass", "check the user and the password"]);
+        server.command(&["CONFIG", "SET", "requirepass", ODD]).ok();
+        works(&format!("redis://:{password}@{at}"));
+        is_refused(&format!("redis://{at}"), &["noauth"]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn tls_works_with_the_servers_authority_and_with_no_other() {
+        let server = Redis::with(Config::new().tls().loopback6());
+        let others = tempfile::tempdir().unwrap();
+        let others = tenure_servers::Certificates::within(others.path()).ca.display().to_string();
+        let (port, ca) = (server.tls_port(), server.certificates().ca.display().to_string());
+        for host in ["localhost", "127.0.0.1", "[::1]"] {
+            works(&format!("rediss://{host}:{port}?ca={ca}"));
+        }
+        works(&format!("valkeys://localhost:{port}/1?ca={ca}"));
+        // Its authority is not one that the system trusts.
+        is_refused(&format!("rediss://:s3cret@localhost:{port}"), &["certificate"]);
+        is_refused(&format!("rediss://:s3cret@localhost:{port}?ca={others}"), &["certificate"]);
+        // The certificate is for none of the names of this one.
+        is_refused(&format!("rediss://127.0.0.2:{port}?ca={ca}"), &[]);
+        // Not TLS at all, on the one side and on the other.
+        is_refused(&format!("rediss://localhost:{}?ca={ca}", server.port()), &[]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn mutual_tls_takes_a_certificate_of_ours() {
+        let server = Redis::with(Config::new().mutual_tls());
+        let (port, certificates) = (server.tls_port(), server.certificates());
+        let ca = certificates.ca.display();
+        let (certificate, key) = (certificates.client.display(), certificates.client_key.display());
+        works(&format!("rediss://localhost:{port}?ca={ca}&cert={certificate}&key={key}"));
+        let runtime = Runtime::tokio();
+        let error = look(&runtime, &format!("rediss://localhost:{port}?ca={ca}")).unwrap_err();
+        assert!(error.message.contains("ertificate"), "{error}");
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn a_slow_handshake_of_tls_is_waited_for() {
+        let server = Redis::with(Config::new().tls());
+        let proxy = Proxy::to(([127, 0, 0, 1], server.tls_port()));
+        proxy.delay(Duration::from_millis(350));
+        let url = format!("rediss://localhost:{}?ca={}", proxy.port(), server.certificates().ca.display());
+        let begin = Instant::now();
+        look(&Runtime::tokio(), &url).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(700), "it was not slow: {:?}", begin.elapsed());
+    }
+}
+
+mod needs_valkey {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs valkey"]
+    fn valkey_is_reached_under_its_own_name() {
+        let server = Redis::with(Config::new().valkey().socket());
+        works(&format!("valkey://127.0.0.1:{}/3", server.port()));
+        works(&format!("valkey+unix://{}", server.socket().display()));
+    }
+}
