@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tenure_servers::Cluster;
-use tenure_store::core::Token;
-use tenure_store::{Acquired, Answer, Operation, Outcome, Renew, Renewed, Store, StoreErrorKind};
+use tenure_store::core::{LeaseName, Token};
+use tenure_store::{Acquired, Answer, Hint, Operation, Outcome, Renew, Renewed, Store, StoreErrorKind};
 
-use crate::common::{Candidate, run_batch};
+use crate::common::{Candidate, freed, run_batch};
 
 /// A lease and its token.
 pub(super) struct Held(pub(super) Candidate, pub(super) Token);
@@ -56,4 +56,9 @@ pub(super) fn slot(cluster: &Cluster, name: &str) -> u16 {
     let keys = cluster.keys();
     let key = keys.iter().find(|key| key.ends_with(&format!("}}:{name}")) && !key.contains('!'));
     cluster.slot(key.expect("the lease is held"))
+}
+
+/// Whether a hint has a waiter for this lease try again, as one that was chosen does: a resync stands for all hints.
+pub(super) fn woken(name: &LeaseName) -> impl Fn(&Hint) -> Option<()> + '_ {
+    move |hint| (*hint == Hint::Resync || freed(name)(hint) == Some(true)).then_some(())
 }

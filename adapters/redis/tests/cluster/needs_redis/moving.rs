@@ -8,8 +8,8 @@ use tenure_servers::{Cluster, LIMIT};
 use tenure_store::core::{LeaseName, Token};
 use tenure_store::{Acquired, Answer, Hint, Released, Store, StoreErrorKind};
 
-use super::held::{Held, alike, all_renewed, hold, is_transient, renew, slot};
-use crate::common::{At, Candidate, Runtime, TIMEOUT, after, freed, hears, prefix, run, run_batch};
+use super::held::{Held, alike, all_renewed, hold, is_transient, renew, slot, woken};
+use crate::common::{At, Candidate, Runtime, TIMEOUT, after, hears, prefix, run, run_batch};
 
 fn at() -> At<Cluster> {
     let server = Cluster::start(3);
@@ -156,10 +156,9 @@ fn a_waiter_hears_of_a_release_after_the_slot_was_moved() {
         waiter.is_refused(&other).await;
         hears(&mut hints, "a resync", |hint| matches!(hint, Hint::Resync).then_some(())).await;
         waiter.is_refused(&other).await;
-        let freed = freed(&waiter.name);
         let released = candidate.releases(&store, *token).await;
         assert_eq!(released, Released::Released { others_chosen: true });
-        assert!(hears(&mut hints, "the release", freed).await, "the waiter is chosen");
+        hears(&mut hints, "the release", woken(&waiter.name)).await;
         assert!(waiter.gets(&other).await > *token);
     });
 }
