@@ -27,7 +27,8 @@ local function forget(waiters, waiting, handle)
 end
 
 -- Tells all who listen that the lease is free, and names up to two of those that wait, those that have
--- waited longest, but not this handle. Whoever is named, or whose time is over, waits no more.
+-- waited longest, but not this handle. Whoever is named, or whose time is over, waits no more. If two were named
+-- it also tells how many wait beside them, so that these leave them a start.
 -- Returns how many were named.
 local function free(waiters, waiting, handle, channel)
   local message, chosen, place = 'free ' .. handle, 0, 0
@@ -50,6 +51,10 @@ local function free(waiters, waiting, handle, channel)
         forget(waiters, waiting, waiter)
       end
     end
+  end
+  local others = chosen == 2 and redis.pcall('ZCARD', waiters)
+  if type(others) == 'number' and others > 0 then
+    message = message .. ' +' .. others
   end
   tell(channel, message)
   return chosen

@@ -1,6 +1,6 @@
 //! A server for all tests of a process, and stores on it that share nothing.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use std::future::Future;
 use std::pin::pin;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use tenure_redis::RedisStore;
 use tenure_servers::{Cluster, Flavour, Redis};
 use tenure_store::core::LeaseName;
 use tenure_store::{Renewed, Store, StoreErrorKind};
@@ -113,5 +114,36 @@ fn one_connection_to_each_node_is_enough() {
         .await;
         let refused = Candidate::new("late", 1).tries(&store).await;
         assert_eq!(refused.unwrap_err().kind, StoreErrorKind::Rejected);
+    });
+}
+
+#[test]
+#[ignore = "needs redis"]
+fn any_node_leads_to_the_cluster_and_several_servers_alone_to_none() {
+    let at = At::shared_cluster(Runtime::tokio(), Flavour::Redis);
+    let (first, last) = (at.server.nodes()[0].port(), at.server.nodes()[2].port());
+    let (gone, alone) = (Redis::start(), Redis::start());
+    let dead = gone.port();
+    gone.kill();
+    let prefix = prefix();
+    let open = |url: String| RedisStore::from_url(&format!("{url}?prefix={prefix}")).unwrap();
+    at.runtime.block_on(async {
+        let candidate = Candidate::new("reports", 1);
+        let token = candidate.gets(&at.open(&prefix)).await;
+        for url in [
+            format!("redis://127.0.0.1:{last}"),
+            format!("redis+cluster://127.0.0.1:{last}"),
+            format!("redis+cluster://127.0.0.1:{dead},localhost:{first},127.0.0.1:{last}"),
+        ] {
+            assert_eq!(candidate.renews(&open(url), token).await, Renewed::Renewed);
+        }
+        // One that is alone is used as such, however it is called; of several, which has the lease?
+        let single = open(format!("redis+cluster://127.0.0.1:{}", alone.port()));
+        candidate.gets(&single).await;
+        assert_eq!(alone.keys(), [format!("{prefix}!token"), format!("{prefix}:reports")]);
+        let several = open(format!("redis+cluster://127.0.0.1:{},127.0.0.1:{dead}", alone.port()));
+        let refused = candidate.tries(&several).await.unwrap_err();
+        assert_eq!(refused.kind, StoreErrorKind::Rejected);
+        assert!(refused.message.contains("is not a node of a Cluster"), "{refused}");
     });
 }
