@@ -26,6 +26,7 @@ on_both! {
     what_another_program_keeps_in_the_place_of_members_is_an_error_that_names_it
     who_may_not_publish_or_subscribe_sends_heartbeats_all_the_same
     a_mark_and_heartbeats_at_once_lose_nothing_of_each_other
+    a_full_server_takes_no_heartbeats_and_changes_nothing
 }
 
 use std::sync::Arc;
@@ -379,6 +380,55 @@ fn a_mark_and_heartbeats_at_once_lose_nothing_of_each_other(flavour: Flavour) {
                     "the heartbeat: {entry:?}"
                 );
             }
+<<<<<<< HEAD
+=======
+        });
+        let marking = async {
+            for round in 0..10 {
+                let marked = store.mark(drain("same", round % 2 == 0)).await.unwrap();
+                assert_eq!(marked.len(), 20, "all are concerned in round {round}");
+            }
+            store.mark(drain("same", true)).await.unwrap();
+        };
+        futures::join!(join_all(beating), marking);
+        // Nor does a mark bring an earlier heartbeat back.
+        let (records, mut client) = (format!("{prefix}!members"), at.server.client());
+        for round in 0..10 {
+            let beating = members.iter_mut().enumerate().map(|(n, member)| member.beats(&handles[n % 5]));
+            let (_, marked) = futures::join!(join_all(beating), store.mark(drain("same", round % 2 == 1)));
+            assert_eq!(marked.unwrap().len(), 20);
+            for member in &members {
+                let record = client.command(&["HGET", &records, &member.0.identity.to_string()]).text();
+                let last = format!("\"sequence\":{},", member.0.sequence);
+                assert!(record.contains(&last), "{last} is not in {record}");
+            }
         }
+        for member in &mut members {
+            let presence = member.beats(&store).await;
+            assert!(presence.drain, "{} was marked last", member.0.identity);
+>>>>>>> h-review2
+        }
+    });
+}
+
+fn a_full_server_takes_no_heartbeats_and_changes_nothing(flavour: Flavour) {
+    let (at, store) = alone(of(flavour));
+    at.runtime.block_on(async {
+        let mut a = Member::new("a", 1, LONG);
+        a.beats(&store).await;
+        let records = || at.server.command(&["HGETALL", "t!members"]).texts();
+        let before = records();
+        at.server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+        for change in [false, true] {
+            a.0.draining = change;
+            let error = a.tries(&store).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+            assert!(error.message.contains("out of memory"), "{error}");
+        }
+        assert_eq!(store.mark(drain("a", true)).await.unwrap_err().kind, StoreErrorKind::Transient);
+        assert_eq!(records(), before);
+        assert_eq!(store.members(None, 10).await.unwrap().len(), 1, "who only looks is answered");
+        at.server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
+        a.beats(&store).await;
     });
 }

@@ -256,6 +256,7 @@ fn a_url_that_is_wrong_is_refused_with_the_part_that_is_wrong() {
         ("redis+cluster://a,", "name a host"),
         ("redis+sentinel://a/", "name the service"),
         ("redis+sentinel://a", "name the service"),
+        ("redis+sentinel://a//0", "name the service"),
         ("redis+sentinel:///service", "name a host"),
         ("redis://a b", "letters, digits"),
         ("redis://bücher.example", "xn--"),
