@@ -11,15 +11,15 @@ mod plain {
     const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
                           return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
 
-    pub fn acquires(client: &mut Client, key: &str, owner: &str) -> bool {
+    pub(super) fn acquires(client: &mut Client, key: &str, owner: &str) -> bool {
         client.command(&["SET", key, owner, "NX", "PX", "60000"]) != Reply::Nil
     }
 
-    pub fn releases(client: &mut Client, key: &str, owner: &str) -> bool {
+    pub(super) fn releases(client: &mut Client, key: &str, owner: &str) -> bool {
         client.command(&["EVAL", RELEASE, "1", key, owner]).integer() == 1
     }
 
-    pub fn extends(client: &mut Client, key: &str, owner: &str) -> bool {
+    pub(super) fn extends(client: &mut Client, key: &str, owner: &str) -> bool {
         client.command(&["EVAL", EXTEND, "1", key, owner, "60000"]).integer() == 1
     }
 }
@@ -350,7 +350,7 @@ fn nothing_without_a_ttl_is_left_but_the_high_water(flavour: Flavour) {
             assert!(lasts <= 10_000, "{key} lasts {lasts} ms");
         }
         for (number, token) in tokens.into_iter().enumerate().take(10) {
-            drop(Candidate::new(&format!("lease {number}"), 1).releases(&place.store, token).await);
+            Candidate::new(&format!("lease {number}"), 1).releases(&place.store, token).await;
         }
     });
     let left = || (place.keys() == [high_water.clone()]).then_some(());
