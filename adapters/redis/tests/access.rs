@@ -26,14 +26,14 @@ fn look(runtime: &Runtime, url: &str) -> Result<(), StoreError> {
 
 /// In either runtime: each has a way of its own to connect.
 fn works(url: &str) {
-    for runtime in [Runtime::tokio(), Runtime::Smol] {
+    for runtime in Runtime::each() {
         look(&runtime, url).unwrap_or_else(|error| panic!("{url}: {error}"));
     }
 }
 
 /// Fails for this reason, in either runtime, for whoever has to change something, and without showing the password.
 fn is_refused(url: &str, reasons: &[&str]) {
-    for runtime in [Runtime::tokio(), Runtime::Smol] {
+    for runtime in Runtime::each() {
         let error = look(&runtime, url).expect_err(url);
         let text = format!("{error} {error:?}");
         assert_eq!(error.kind, StoreErrorKind::Rejected, "{url}: {text}");

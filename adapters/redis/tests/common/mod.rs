@@ -82,6 +82,13 @@ impl Runtime {
         Self::Tokio(tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
     }
 
+    /// Those that the library was built for, Tokio always among them: without it, futures are polled there all the same.
+    pub fn each() -> Vec<Self> {
+        let mut each = vec![Self::tokio()];
+        each.extend(cfg!(feature = "smol").then_some(Self::Smol));
+        each
+    }
+
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         match self {
             Self::Tokio(runtime) => runtime.block_on(future),

@@ -208,6 +208,7 @@ fn without_a_runtime_the_store_says_so() {
     }
 }
 
+#[cfg(feature = "smol")]
 #[test]
 #[ignore = "needs redis"]
 fn connections_are_shared_and_heal_in_smol_as_in_tokio() {
