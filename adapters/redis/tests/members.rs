@@ -380,33 +380,6 @@ fn a_mark_and_heartbeats_at_once_lose_nothing_of_each_other(flavour: Flavour) {
                     "the heartbeat: {entry:?}"
                 );
             }
-<<<<<<< HEAD
-=======
-        });
-        let marking = async {
-            for round in 0..10 {
-                let marked = store.mark(drain("same", round % 2 == 0)).await.unwrap();
-                assert_eq!(marked.len(), 20, "all are concerned in round {round}");
-            }
-            store.mark(drain("same", true)).await.unwrap();
-        };
-        futures::join!(join_all(beating), marking);
-        // Nor does a mark bring an earlier heartbeat back.
-        let (records, mut client) = (format!("{prefix}!members"), at.server.client());
-        for round in 0..10 {
-            let beating = members.iter_mut().enumerate().map(|(n, member)| member.beats(&handles[n % 5]));
-            let (_, marked) = futures::join!(join_all(beating), store.mark(drain("same", round % 2 == 1)));
-            assert_eq!(marked.unwrap().len(), 20);
-            for member in &members {
-                let record = client.command(&["HGET", &records, &member.0.identity.to_string()]).text();
-                let last = format!("\"sequence\":{},", member.0.sequence);
-                assert!(record.contains(&last), "{last} is not in {record}");
-            }
-        }
-        for member in &mut members {
-            let presence = member.beats(&store).await;
-            assert!(presence.drain, "{} was marked last", member.0.identity);
->>>>>>> h-review2
         }
     });
 }
