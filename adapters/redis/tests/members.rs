@@ -381,6 +381,18 @@ fn a_mark_and_heartbeats_at_once_lose_nothing_of_each_other(flavour: Flavour) {
                 );
             }
         }
+        // The last heartbeat that there is stays, also if a mark has read the one before.
+        let (records, mut client) = (format!("{prefix}!members"), at.server.client());
+        for round in 0..10 {
+            let beating = members.iter_mut().enumerate().map(|(n, member)| member.beats(&handles[n % 5]));
+            let (_, marked) = futures::join!(join_all(beating), store.mark(drain("same", round % 2 == 0)));
+            assert_eq!(marked.unwrap().len(), 20);
+            for member in &members {
+                let record = client.command(&["HGET", &records, &member.0.identity.to_string()]).text();
+                let last = format!("\"sequence\":{},", member.0.sequence);
+                assert!(record.contains(&last), "{last} is not in {record}");
+            }
+        }
     });
 }
 
