@@ -313,21 +313,19 @@ impl Cluster {
         if state.tried.is_some_and(|tried| clock::now() < tried + READ_AT_MOST_EVERY) {
             return None;
         }
-        // Also those to which nothing was sent yet: the others may be the ones that died.
-        let known: BTreeSet<Address> =
-            state.places.iter().flat_map(Places::nodes).chain(state.nodes.keys()).cloned().collect();
-        let mut nodes: Vec<(Address, Node)> =
-            known.into_iter().map(|address| (address.clone(), self.node(state, &address))).collect();
+        // Those of the table, too, with which there was nothing to do yet: they may be the only ones that are left.
+        let of_the_table = state.places.iter().flat_map(Places::nodes);
+        let known: BTreeSet<Address> = of_the_table.chain(state.nodes.keys()).cloned().collect();
+        let mut addresses: Vec<&Address> = known.iter().collect();
         // Another one first each time: one that is cut off from the rest does not know that it is wrong.
-        if !nodes.is_empty() {
-            let first = usize::try_from(state.readings).unwrap_or(0) % nodes.len();
-            nodes.rotate_left(first);
+        if !addresses.is_empty() {
+            let first = usize::try_from(state.readings).unwrap_or(0) % addresses.len();
+            addresses.rotate_left(first);
         }
-        for (address, _) in &self.seeds {
-            if nodes.iter().all(|(known, _)| known != address) {
-                nodes.push((address.clone(), self.node(state, address)));
-            }
-        }
+        let seeds = self.seeds.iter().map(|(address, _)| address);
+        addresses.extend(seeds.filter(|address| !known.contains(address)));
+        let nodes =
+            addresses.into_iter().map(|address| (address.clone(), self.node(state, address))).collect();
         state.readings += 1;
         let (number, begun) = (state.readings, clock::now());
         let reading = Reading { number, begun, found: read(nodes).boxed().shared() };
@@ -464,16 +462,12 @@ async fn read(nodes: Vec<(Address, Node)>) -> Result<Places, StoreError> {
         let next = (clock::now() + STAGGER).min(limit);
         match before(next, tries.next()).await {
             Some(Some(Ok(places))) if places.unknown().is_none() => return Ok(places),
-            Some(Some(Ok(places))) => {
-                if best.as_ref().is_none_or(|best| best.known() < places.known()) {
-                    best = Some(places);
-                }
+            Some(Some(Ok(places))) if best.as_ref().is_none_or(|best| best.known() < places.known()) => {
+                best = Some(places);
             }
-            Some(Some(Err(error))) => {
-                if failed.kind == StoreErrorKind::Transient {
-                    failed = error;
-                }
-            }
+            // What time mends is told only if nothing else is wrong.
+            Some(Some(Err(error))) if failed.kind == StoreErrorKind::Transient => failed = error,
+            Some(Some(_)) => {}
             Some(None) => return best.ok_or(failed),
             None if next >= limit => return best.ok_or(failed),
             None => {}

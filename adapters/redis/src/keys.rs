@@ -66,10 +66,6 @@ impl Keys {
         Self { prefix, layout, database: database.into() }
     }
 
-    pub(crate) const fn layout(&self) -> Layout {
-        self.layout
-    }
-
     /// What belongs to a lease.
     pub(crate) fn lease(&self, name: &LeaseName) -> LeaseKeys {
         let name = name.as_str();

@@ -32,12 +32,12 @@ enum Topology {
     /// a node of a Cluster, keys are laid out for one, and it is asked for all of them.
     Single(Node),
     /// One server, or the nodes of a Cluster.
-    Open(Cluster),
+    Open(Box<Cluster>),
 }
 
 impl Server {
     pub(crate) fn new(options: &RedisOptions, pushes: Arc<Pushes>) -> Self {
-        let open = |seeds| Cluster::new(seeds, options.connect_timeout, Arc::clone(&pushes));
+        let open = |seeds| Box::new(Cluster::new(seeds, options.connect_timeout, Arc::clone(&pushes)));
         let target = options.target();
         let database = match &target {
             Target::Server(server) | Target::Sentinel { server, .. } => server.database(),

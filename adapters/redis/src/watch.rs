@@ -1,7 +1,8 @@
 //! Hints: what the server pushes over the connection, and what becomes of it.
 //!
 //! Each watched lease has a channel, to which the connection that also carries the requests is subscribed. A release
-//! publishes `free <releasing handle> <chosen handle>…` there, a grant `held <handle> <token> <ttl in ms>`.
+//! publishes `free <releasing handle> <chosen handle>… +<how many others wait>` there, a grant
+//! `held <handle> <token> <ttl in ms>`.
 //!
 //! Whoever listens to the hints also keeps them coming: as long as the stream is polled, what is watched is subscribed to
 //! again after the connection was lost, and a connection on which nothing is heard is asked whether it lives.
@@ -73,6 +74,23 @@ struct Watched {
     route: Route,
     /// The last answer was that somebody has it who may tell nobody of the end.
     foreign: bool,
+    /// Others were chosen, and this handle is one of many: when it hears of it, unless somebody has the lease by then.
+    free_at: Option<Instant>,
+}
+
+/// For each that waits the others leave those that were chosen so much more of a start. A thousand who wait hear that the
+/// lease is held again only after all of them have been told, which takes a machine that runs them all many times as long
+/// as the chosen one needs.
+const START_FOR_EACH: Duration = Duration::from_micros(250);
+/// At most.
+const LONGEST_START: Duration = Duration::from_secs(1);
+/// So few don't get into each other's way: what they leave by themselves is enough.
+const FEW: u64 = 20;
+
+impl Watched {
+    const fn new(name: LeaseName, route: Route) -> Self {
+        Self { name, route, foreign: false, free_at: None }
+    }
 }
 
 impl Pushes {
@@ -182,21 +200,57 @@ impl Pushes {
             // What a heartbeat of this handle has changed is told by its answer.
             return (news && by != self.handle).then_some(Hint::Members);
         }
-        let watched = state.leases.get(channel)?;
+        let watched = state.leases.get_mut(channel)?;
         let mut words = str::from_utf8(message).ok()?.split(' ');
         let (what, by) = (words.next()?, words.next()?);
         if by == self.handle {
             return None;
         }
         let wake = match what {
-            "free" => Wake::Free { chosen: words.any(|handle| handle == self.handle) },
-            "held" => Wake::Held {
-                token: Token::new(words.next()?.parse().ok()?),
-                ttl: Duration::from_millis(words.next()?.parse().ok()?),
-            },
+            "free" => {
+                let words: Vec<&str> = words.collect();
+                let chosen = words.contains(&&*self.handle);
+                let others = words.last().and_then(|word| word.strip_prefix('+')?.parse().ok()).unwrap_or(0);
+                if !chosen && others > FEW {
+                    let start = START_FOR_EACH.saturating_mul(others.try_into().unwrap_or(u32::MAX));
+                    let at = clock::now() + start.min(LONGEST_START);
+                    watched.free_at = Some(watched.free_at.unwrap_or(at).min(at));
+                    drop(state);
+                    self.wake_upkeep();
+                    return None;
+                }
+                Wake::Free { chosen }
+            }
+            "held" => {
+                watched.free_at = None;
+                Wake::Held {
+                    token: Token::new(words.next()?.parse().ok()?),
+                    ttl: Duration::from_millis(words.next()?.parse().ok()?),
+                }
+            }
             _ => return None,
         };
         Some(Hint::Lease { name: watched.name.clone(), wake })
+    }
+
+    /// Hints at what was held back until now; tells until when the next one is.
+    fn tell_what_is_free(&self, now: Instant) -> Option<Instant> {
+        let mut due = Vec::new();
+        let mut next = None;
+        for watched in self.lock().leases.values_mut() {
+            match watched.free_at {
+                Some(at) if at <= now => {
+                    watched.free_at = None;
+                    due.push(Hint::Lease { name: watched.name.clone(), wake: Wake::Free { chosen: false } });
+                }
+                Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
+                None => {}
+            }
+        }
+        for hint in due {
+            self.hints.push(hint);
+        }
+        next
     }
 
     fn wake_upkeep(&self) {
@@ -225,7 +279,7 @@ impl Client {
         let keys = self.server.keys(until).await?;
         let of = keys.lease(name);
         // Before it is subscribed to: if the connection is lost meanwhile it belongs to what is to be subscribed to again.
-        let watched = Watched { name: name.clone(), route: of.route, foreign: false };
+        let watched = Watched::new(name.clone(), of.route);
         self.pushes.lock().leases.insert(of.channel.clone(), watched);
         self.pushes.wake_upkeep();
         let call = Call::new()

@@ -26,6 +26,7 @@ on_both! {
     what_another_program_keeps_in_the_place_of_members_is_an_error_that_names_it
     who_may_not_publish_or_subscribe_sends_heartbeats_all_the_same
     a_mark_and_heartbeats_at_once_lose_nothing_of_each_other
+    a_full_server_takes_no_heartbeats_and_changes_nothing
 }
 
 use std::sync::Arc;
@@ -355,28 +356,64 @@ fn a_mark_and_heartbeats_at_once_lose_nothing_of_each_other(flavour: Flavour) {
             member.beats(&store).await;
         }
         let handles: Vec<RedisStore> = (0..5).map(|_| at.open(&prefix)).collect();
-        let beating = members.iter_mut().enumerate().map(|(n, member)| {
-            let handle = &handles[n % 5];
-            async move {
-                for _ in 0..20 {
+        for round in 0..40 {
+            let beating = members.iter_mut().enumerate().map(|(n, member)| {
+                member.0.metadata.text = Some(format!("round {round}").into());
+                let handle = &handles[n % 5];
+                async move {
+                    member.beats(handle).await;
                     member.beats(handle).await;
                 }
+            });
+            // Whoever is a little later meets them at another place.
+            let marking = async {
+                after(Duration::from_micros(200 * (round % 10))).await;
+                store.mark(drain("same", round % 2 == 0)).await
+            };
+            let (_, marked) = futures::join!(join_all(beating), marking);
+            assert_eq!(marked.unwrap().len(), 20, "all are concerned in round {round}");
+            for entry in store.members(None, 100).await.unwrap() {
+                assert_eq!(entry.marked, round % 2 == 0, "the mark of round {round}: {entry:?}");
+                assert_eq!(
+                    entry.metadata.text,
+                    Some(format!("round {round}").into()),
+                    "the heartbeat: {entry:?}"
+                );
             }
-        });
-        let marking = async {
-            for round in 0..10 {
-                let marked = store.mark(drain("same", round % 2 == 0)).await.unwrap();
-                assert_eq!(marked.len(), 20, "all are concerned in round {round}");
-            }
-            store.mark(drain("same", true)).await.unwrap();
-        };
-        futures::join!(join_all(beating), marking);
-        for member in &mut members {
-            let presence = member.beats(&store).await;
-            assert!(presence.drain, "{} was marked last", member.0.identity);
         }
-        let listed = store.members(None, 100).await.unwrap();
-        let told: Vec<bool> = listed.iter().map(|entry| entry.marked && entry.problem.is_none()).collect();
-        assert_eq!(told, [true; 20]);
+        // The last heartbeat that there is stays, also if a mark has read the one before.
+        let (records, mut client) = (format!("{prefix}!members"), at.server.client());
+        for round in 0..10 {
+            let beating = members.iter_mut().enumerate().map(|(n, member)| member.beats(&handles[n % 5]));
+            let (_, marked) = futures::join!(join_all(beating), store.mark(drain("same", round % 2 == 0)));
+            assert_eq!(marked.unwrap().len(), 20);
+            for member in &members {
+                let record = client.command(&["HGET", &records, &member.0.identity.to_string()]).text();
+                let last = format!("\"sequence\":{},", member.0.sequence);
+                assert!(record.contains(&last), "{last} is not in {record}");
+            }
+        }
+    });
+}
+
+fn a_full_server_takes_no_heartbeats_and_changes_nothing(flavour: Flavour) {
+    let (at, store) = alone(of(flavour));
+    at.runtime.block_on(async {
+        let mut a = Member::new("a", 1, LONG);
+        a.beats(&store).await;
+        let records = || at.server.command(&["HGETALL", "t!members"]).texts();
+        let before = records();
+        at.server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+        for change in [false, true] {
+            a.0.draining = change;
+            let error = a.tries(&store).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+            assert!(error.message.contains("out of memory"), "{error}");
+        }
+        assert_eq!(store.mark(drain("a", true)).await.unwrap_err().kind, StoreErrorKind::Transient);
+        assert_eq!(records(), before);
+        assert_eq!(store.members(None, 10).await.unwrap().len(), 1, "who only looks is answered");
+        at.server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
+        a.beats(&store).await;
     });
 }

@@ -28,6 +28,7 @@ on_both! {
     a_run_that_can_not_be_read_is_left_out_and_left_alone
     what_another_program_keeps_in_the_place_of_a_job_is_not_touched
     a_script_that_the_server_forgot_is_sent_again
+    a_full_server_keeps_no_claim_alive_and_changes_nothing
 }
 
 use std::sync::Arc;
@@ -471,5 +472,34 @@ fn a_script_that_the_server_forgot_is_sent_again(flavour: Flavour) {
         assert_eq!(store.timers(None, 10).await.unwrap().len(), 1);
         forget();
         assert_eq!(ask(&store, "t", TimerAct::Forget).await, Ok(TimerAnswer::Removed));
+    });
+}
+
+fn a_full_server_keeps_no_claim_alive_and_changes_nothing(flavour: Flavour) {
+    let server = Redis::of(flavour);
+    let at = At { runtime: Runtime::tokio(), url: server.url(), server };
+    let store = at.open("t");
+    at.runtime.block_on(async {
+        read(&store, "t", None).await;
+        let token = granted(&store, "t", 1, 1).await;
+        let before = (text(&at.server, "t!timer:t"), text(&at.server, "t!token"));
+        at.server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok();
+        let owner = || claim(1, 1).owner;
+        let renew = || TimerAct::Renew { tick: 1, owner: owner(), token, ttl: TTL };
+        for act in [
+            renew(),
+            TimerAct::Finish { tick: 1, owner: owner(), token: Some(token), end: ClaimEnd::Finished },
+            TimerAct::Claim(claim(2, 2)),
+        ] {
+            let error = ask(&store, "t", act).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+            assert!(error.message.contains("out of memory"), "{error}");
+        }
+        let error = store.report(report("j", "a", None)).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+        assert_eq!((text(&at.server, "t!timer:t"), text(&at.server, "t!token")), before);
+        assert_eq!(read(&store, "t", None).await.unfinished, [1], "what only reads goes on");
+        at.server.command(&["CONFIG", "SET", "maxmemory", "0"]).ok();
+        assert_eq!(ask(&store, "t", renew()).await, Ok(TimerAnswer::Renewed));
     });
 }

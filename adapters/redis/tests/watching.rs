@@ -73,7 +73,7 @@ fn a_release_between_a_failed_try_and_the_subscription_is_not_missed(flavour: Fl
 }
 
 fn who_listens_is_connected_again_after_a_kill_and_hears_the_next_release(flavour: Flavour) {
-    for runtime in [Runtime::tokio(), Runtime::Smol] {
+    for runtime in Runtime::each() {
         let at = alone(flavour, runtime);
         let mut client = at.server.client();
         at.runtime.block_on(async {

@@ -41,10 +41,16 @@ fn main() {
     }
     // `cargo bench` says so; all else is a test.
     let measured = arguments.iter().any(|argument| argument == "--bench");
-    let wanted = |part: &str| arguments.iter().all(|name| name.starts_with('-')) || arguments.iter().any(|name| name == part);
+    let wanted = |part: &str| {
+        arguments.iter().all(|name| name.starts_with('-')) || arguments.iter().any(|name| name == part)
+    };
     let scale = |small: usize, large: usize| if measured { large } else { small };
     let server = Redis::start();
-    println!("redis {}, {} processors", server.info("redis_version"), std::thread::available_parallelism().map_or(0, Into::into));
+    println!(
+        "redis {}, {} processors",
+        server.info("redis_version"),
+        std::thread::available_parallelism().map_or(0, Into::into)
+    );
     if wanted("handover") {
         // With all in one thread there are no wake-ups of threads in it, neither in ours nor in the raw one.
         let one = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -87,7 +93,8 @@ async fn raw(server: &Redis) -> (MultiplexedConnection, mpsc::UnboundedReceiver<
     let info = redis::IntoConnectionInfo::into_connection_info(server.url()).expect("a fine URL");
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-    let client = redis::Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp)).expect("a fine URL");
+    let client =
+        redis::Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp)).expect("a fine URL");
     (client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there"), pushes)
 }
 
@@ -98,7 +105,8 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     let (mut holder, _) = raw(server).await;
     let (mut waiter, mut pushes) = raw(server).await;
     redis::cmd("SUBSCRIBE").arg("raw:free").exec_async(&mut waiter).await.expect("subscribed");
-    let release = redis::Script::new("redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'free')");
+    let release =
+        redis::Script::new("redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'free')");
     let mut take = redis::cmd("SET");
     take.arg("raw:lease").arg("owner").arg("NX").arg("PX").arg(15_000);
 
@@ -125,6 +133,8 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
         lease.release().await.expect("the driver runs");
 
         take.exec_async(&mut holder).await.expect("it is free");
+        // As long as ours has rested: processors and caches are as cold.
+        tokio::time::sleep(Duration::from_millis(5)).await;
         let begin = clock::now();
         let mut contender = waiter.clone();
         let (release, take) = (&release, &take);
@@ -146,7 +156,10 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     first.shutdown().await.expect("all given back");
     second.shutdown().await.expect("all given back");
     let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
-    println!("hand-over, {threads}, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}", ours.half / theirs.half);
+    println!(
+        "hand-over, {threads}, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}",
+        ours.half / theirs.half
+    );
 }
 
 /// Of durations, in milliseconds.
@@ -158,7 +171,8 @@ struct Quantiles {
 impl Quantiles {
     fn of(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
-        let at = |part: usize| samples[(samples.len() * part / 100).min(samples.len() - 1)].as_secs_f64() * 1e3;
+        let at =
+            |part: usize| samples[(samples.len() * part / 100).min(samples.len() - 1)].as_secs_f64() * 1e3;
         Self { half: at(50), most: at(99) }
     }
 }
@@ -176,7 +190,8 @@ fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("a line").split_whitespace().collect();
     // Fields 14 and 15 of proc(5), in hundredths of a second.
-    let ticks: u64 = fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
+    let ticks: u64 =
+        fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
     Duration::from_millis(ticks * 10)
 }
 
@@ -212,10 +227,12 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
     let ttl = Duration::from_secs(600);
     let timeout = Duration::from_secs(30);
     let identity = Identity::new("bench", Incarnation::new(1)).expect("a fine name");
-    let names: Vec<LeaseName> = (0..leases).map(|n| LeaseName::new(format!("lease-{n}")).expect("a fine name")).collect();
+    let names: Vec<LeaseName> =
+        (0..leases).map(|n| LeaseName::new(format!("lease-{n}")).expect("a fine name")).collect();
     let acquires = names.iter().map(|name| {
         let (name, owner) = (name.clone(), identity.owner(Acquisition(0)));
-        Acquire { name, owner, ttl, floor: Token::ZERO, wait: false, metadata: Metadata::new(), timeout }.into()
+        Acquire { name, owner, ttl, floor: Token::ZERO, wait: false, metadata: Metadata::new(), timeout }
+            .into()
     });
     let mut tokens = vec![Token::ZERO; leases];
     let begin = clock::now();
@@ -225,7 +242,10 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
     })
     .await;
     let acquired = clock::now().saturating_since(begin);
-    println!("acquire: {:.0} per second, 16 at once in each of 32 batches", leases as f64 / acquired.as_secs_f64());
+    println!(
+        "acquire: {:.0} per second, 16 at once in each of 32 batches",
+        leases as f64 / acquired.as_secs_f64()
+    );
 
     let renewals: Vec<Operation> = names
         .iter()
@@ -237,8 +257,12 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
         .collect();
     let (connection, _pushes) = raw(server).await;
     let hash = redis::Script::new(RENEW).get_hash().to_owned();
-    let _: String =
-        redis::cmd("SCRIPT").arg("LOAD").arg(RENEW).query_async(&mut connection.clone()).await.expect("loaded");
+    let _: String = redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(RENEW)
+        .query_async(&mut connection.clone())
+        .await
+        .expect("loaded");
     let calls: Vec<Cmd> = names
         .chunks(100)
         .zip(tokens.chunks(100))
@@ -329,20 +353,22 @@ async fn held(server: &Redis, leases: usize, seconds: usize) {
         (served(server) - server_busy) / time * 100.0,
         leases - kept.iter().filter(|lease| lease.is_valid()).count(),
     );
-    stream::iter(kept).for_each_concurrent(1_000, |lease| async { drop(lease.release().await) }).await;
+    stream::iter(kept)
+        .for_each_concurrent(1_000, |lease| async {
+            let _ = lease.release().await;
+        })
+        .await;
     tenure.shutdown().await.expect("all given back");
 }
 
 // --- waiters ---------------------------------------------------------------------------------------------
 
-/// So many candidates of one process want the same lease, and whoever has it gives it back at once.
+/// So many candidates of one process want the same lease. Whoever has it gives it back, and does not come again.
 async fn contend(tenure: &Tenure, candidates: usize) {
     let candidate = async || {
-        while let Ok(lease) = tenure.acquire("crowd").await {
-            if lease.release().await.is_err() {
-                break;
-            }
-        }
+        let lease = tenure.acquire("crowd").await.expect("the server works");
+        lease.release().await.expect("the driver runs");
+        std::future::pending::<()>().await;
     };
     futures::future::join_all((0..candidates).map(|_| candidate())).await;
 }
@@ -355,11 +381,12 @@ struct Traffic {
     over: AtomicBool,
 }
 
-/// Counts until so many hand-overs were seen.
-fn count(server: &Redis, hand_overs: usize, who: &str) {
+/// Counts from when the first holder gives the lease back until so many hand-overs were seen.
+fn count(server: &Redis, first: First<'_>, handles: usize, hand_overs: usize, who: &str) {
     let traffic = Traffic::default();
     let acquire = redis::Script::new(ACQUIRE).get_hash().to_owned();
     let mut monitor = server.client();
+    first.release_once_all_wait(handles);
     monitor.command(&["MONITOR"]).ok();
     let begin = clock::now();
     while traffic.ends.load(Relaxed) < hand_overs as u64 {
@@ -373,7 +400,10 @@ fn count(server: &Redis, hand_overs: usize, who: &str) {
     traffic.over.store(true, Relaxed);
     let took = clock::now().saturating_since(begin).as_secs_f64();
     let each = traffic.acquires.load(Relaxed) as f64 / hand_overs as f64;
-    println!("{who}: {each:.2} acquires for each of {hand_overs} hand-overs, {:.2} ms each", took * 1e3 / hand_overs as f64);
+    println!(
+        "{who}: {each:.2} acquires for each of {hand_overs} hand-overs, {:.2} ms each",
+        took * 1e3 / hand_overs as f64
+    );
 }
 
 struct Processes(Vec<Child>);
@@ -387,12 +417,26 @@ impl Drop for Processes {
     }
 }
 
-/// Until so many wait.
-fn all_wait(server: &Redis, waiters: usize) {
-    tenure_servers::eventually("all to wait", || {
-        let waiting = server.command(&["ZCARD", "tenure!waiters:crowd"]).integer();
-        (waiting + 3 >= waiters as i64).then_some(())
-    });
+/// A holder that is none of ours, until so many wait; then it gives the lease back.
+struct First<'a>(&'a Redis);
+
+impl<'a> First<'a> {
+    fn hold(server: &'a Redis) -> Self {
+        server.command(&["SET", "tenure:crowd", "somebody", "PX", "600000"]).ok();
+        Self(server)
+    }
+
+    fn release_once_all_wait(self, waiters: usize) {
+        let Self(server) = self;
+        let begin = clock::now();
+        while server.command(&["ZCARD", "tenure!waiters:crowd"]).integer() < waiters as i64 {
+            assert!(clock::now().saturating_since(begin) < Duration::from_secs(120), "not all wait");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // What those do that came last is over.
+        std::thread::sleep(Duration::from_secs(1));
+        server.command(&["DEL", "tenure:crowd"]).integer();
+    }
 }
 
 fn processes(server: &Redis, processes: usize, candidates: usize, hand_overs: usize) {
@@ -402,9 +446,15 @@ fn processes(server: &Redis, processes: usize, candidates: usize, hand_overs: us
         command.args(["--candidates", &server.url(), &candidates.to_string()]).stdin(Stdio::null());
         command.spawn().expect("this program again")
     };
+    let first = First::hold(server);
     let _children = Processes((0..processes).map(start).collect());
-    all_wait(server, processes);
-    count(server, hand_overs, &format!("{} waiters in {processes} processes", processes * candidates));
+    count(
+        server,
+        first,
+        processes,
+        hand_overs,
+        &format!("{} waiters in {processes} processes", processes * candidates),
+    );
 }
 
 fn handles(server: &Redis, handles: usize, hand_overs: usize) {
@@ -412,10 +462,16 @@ fn handles(server: &Redis, handles: usize, hand_overs: usize) {
     let guard = runtime.enter();
     let all: Vec<Tenure> = (0..handles).map(|_| connect(&server.url())).collect();
     drop(guard);
+    let first = First::hold(server);
     for tenure in all {
         runtime.spawn(async move { contend(&tenure, 1).await });
     }
-    all_wait(server, handles);
-    count(server, hand_overs, &format!("{handles} waiters, each with a handle and a connection of its own"));
+    count(
+        server,
+        first,
+        handles,
+        hand_overs,
+        &format!("{handles} waiters, each with a handle and a connection of its own"),
+    );
     runtime.shutdown_timeout(Duration::from_secs(5));
 }

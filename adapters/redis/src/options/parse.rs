@@ -121,7 +121,7 @@ fn after_scheme(scheme: Scheme, rest: &str) -> Result<RedisOptions, Refusal> {
         Form::Cluster => Servers::Cluster(addresses(hosts, PORT)?),
         Form::Sentinel => {
             let sentinels = addresses(hosts, SENTINEL_PORT)?;
-            let service = path.next().ok_or(
+            let service = path.next().filter(|service| !service.is_empty()).ok_or(
                 "name the service after the Sentinels, as in redis+sentinel://host1,host2/service/0",
             )?;
             Servers::Sentinel { sentinels, service: decode(service)? }

@@ -1,6 +1,6 @@
 use std::fs;
 
-use redis::ConnectionAddr;
+use redis::{ConnectionAddr, IntoConnectionInfo as _};
 
 use super::*;
 
@@ -175,7 +175,7 @@ fn with_tls_every_server_is_one_of_tls() {
             Target::Server(server) => server,
             Target::Cluster(mut nodes) => nodes.swap_remove(0),
             Target::Sentinel { server, .. } => server,
-            Target::Given(_) => panic!("{url} is no connection"),
+            Target::Given(_) => panic!("a URL gives no connection"),
         };
         for (server, host, port) in [(server.clone(), "one", 7000), (server.at("other", 7001), "other", 7001)]
         {
@@ -256,6 +256,7 @@ fn a_url_that_is_wrong_is_refused_with_the_part_that_is_wrong() {
         ("redis+cluster://a,", "name a host"),
         ("redis+sentinel://a/", "name the service"),
         ("redis+sentinel://a", "name the service"),
+        ("redis+sentinel://a//0", "name the service"),
         ("redis+sentinel:///service", "name a host"),
         ("redis://a b", "letters, digits"),
         ("redis://bücher.example", "xn--"),
@@ -405,4 +406,20 @@ fn the_same_can_be_said_without_a_url() {
         assert!(RedisOptions::new(address).is_err(), "{address}");
     }
     assert!(RedisOptions::new("a").unwrap().prefix("").is_err());
+}
+#[test]
+fn a_client_of_the_program_is_followed_in_all_that_it_says() {
+    let info = "rediss://me:pw@host:7000/2".into_connection_info().unwrap();
+    let client = redis::Client::open(info).unwrap();
+    let Target::Server(server) = RedisOptions::from_client(&client).target() else {
+        panic!("it is one server")
+    };
+    assert_eq!(server.to_string(), "host:7000");
+    for (server, host) in [(server.clone(), "host"), (server.at("other", 7000), "other")] {
+        let info = server.connection_info().unwrap();
+        let settings = info.redis_settings();
+        assert_eq!((settings.username(), settings.password(), settings.db()), (Some("me"), Some("pw"), 2));
+        assert!(settings.protocol().supports_resp3(), "hints come by it");
+        assert!(matches!(info.addr(), ConnectionAddr::TcpTls { host: name, .. } if name == host));
+    }
 }

@@ -13,6 +13,5 @@ local token, owner = string.match(value, '^(%d+):([^\n]*)')
 if owner ~= ARGV[1] or (ARGV[2] ~= '' and ARGV[2] ~= token) then
   return -1
 end
-local now = milliseconds()
 redis.call('DEL', KEYS[1])
-return free(KEYS[2], KEYS[3], ARGV[3], ARGV[4], now)
+return free(KEYS[2], KEYS[3], ARGV[3], ARGV[4])

@@ -1,19 +1,33 @@
 -- What the scripts about leases share. It stands in front of each of them, behind what all scripts share.
 
 local function milliseconds()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  -- Who may not ask for it may still release and evict; then all who wait count.
+  local time = redis.pcall('TIME')
+  return time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 local function forget(waiters, waiting, handle)
-  redis.pcall('ZREM', waiters, handle)
-  redis.pcall('HDEL', waiting, handle)
+  -- Whoever is not in the one is not in the other.
+  if redis.pcall('ZREM', waiters, handle) ~= 0 then
+    redis.pcall('HDEL', waiting, handle)
+  end
 end
 
--- Until when a handle is to be counted as waiting; 0 if it is not.
-local function last(waiting, handle)
-  local found = redis.pcall('HGET', waiting, handle)
-  return type(found) == 'string' and tonumber(found) or 0
+-- Whether a handle is to be counted as waiting.
+local function waits(waiting, handle, now)
+  local last = redis.pcall('HGET', waiting, handle)
+  return type(last) == 'string' and (tonumber(last) or 0) >= now
+end
+
+-- Those that died do not pile up under a lease that is never released: looks at some, others each time.
+local function bury(waiters, waiting, now)
+  local count = redis.pcall('ZCARD', waiters)
+  local place = type(count) == 'number' and count > 16 and now % (count - 15) or 0
+  for _, waiter in ipairs(redis.pcall('ZRANGE', waiters, place, place + 15)) do
+    if not waits(waiting, waiter, now) then
+      forget(waiters, waiting, waiter)
+    end
+  end
 end
 
 -- Registers a handle as one that waits, for so many ms. One that is registered keeps its place.
@@ -27,43 +41,48 @@ local function register(waiters, waiting, handle, lasts)
     return
   end
   redis.pcall('HSET', waiting, handle, string.format('%.0f', now + lasts))
-  if added == 1 then
-    -- Those that died do not pile up under a lease that is never released.
-    for _, waiter in ipairs(redis.pcall('ZRANGE', waiters, 0, 15)) do
-      if last(waiting, waiter) < now then
-        forget(waiters, waiting, waiter)
-      end
-    end
-  end
   for _, key in ipairs({waiters, waiting}) do
     if redis.call('PTTL', key) < lasts then
       redis.call('PEXPIRE', key, lasts)
     end
   end
+  if added == 1 then
+    bury(waiters, waiting, now)
+  end
 end
 
 -- Tells all who listen that the lease is free, and names up to two of those that wait, those that have
--- waited longest, but not this handle. Whoever is named, or whose time is over, waits no more.
--- Returns how many were named. `now` is the time in ms, to be read before anything is written: it may be refused.
-local function free(waiters, waiting, handle, channel, now)
+-- waited longest, but not this handle. Whoever is named, or whose time is over, waits no more. If two were named
+-- it also tells how many wait beside them, so that these leave them a start.
+-- Returns how many were named.
+local function free(waiters, waiting, handle, channel)
   local message, chosen, place = 'free ' .. handle, 0, 0
+  local now
   -- As many dead ones as anybody could want to clear away at once.
   for _ = 1, 100 do
     local page = redis.pcall('ZRANGE', waiters, place, place + 15)
-    if chosen == 2 or page.err or #page == 0 then
+    if page.err or #page == 0 then
       break
     end
+    now = now or milliseconds()
     for _, waiter in ipairs(page) do
-      if waiter == handle or chosen == 2 then
+      if waiter == handle then
         place = place + 1
-      else
-        if last(waiting, waiter) >= now then
+      elseif chosen < 2 then
+        if waits(waiting, waiter, now) then
           chosen = chosen + 1
           message = message .. ' ' .. waiter
         end
         forget(waiters, waiting, waiter)
       end
     end
+    if chosen == 2 or #page < 16 then
+      break
+    end
+  end
+  local others = chosen == 2 and redis.pcall('ZCARD', waiters)
+  if type(others) == 'number' and others > 0 then
+    message = message .. ' +' .. others
   end
   tell(channel, message)
   return chosen

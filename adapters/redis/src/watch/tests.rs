@@ -7,7 +7,7 @@ const CHANNEL: &[u8] = b"tenure!wake:backup";
 fn watching() -> (Pushes, HintStream) {
     let pushes = Pushes::new("me");
     let hints = pushes.hints.listen().unwrap();
-    let watched = Watched { name: name(), route: crate::keys::Route::FIRST, foreign: false };
+    let watched = Watched::new(name(), Route::FIRST);
     pushes.lock().leases.insert(CHANNEL.to_vec(), watched);
     (pushes, hints)
 }
@@ -43,6 +43,39 @@ fn messages_on_the_channel_of_a_watched_lease_become_hints() {
         pushes.push(message(CHANNEL, text.as_bytes()));
         assert_eq!(next(&mut hints), Some(Hint::Lease { name: name(), wake }), "{text}");
     }
+}
+
+/// A thousand who wait would try before each of them has heard that the lease is held again.
+#[test]
+fn many_who_were_not_chosen_leave_a_start_that_ends_when_somebody_has_the_lease() {
+    let (pushes, mut hints) = watching();
+    let free = |chosen| Some(Hint::Lease { name: name(), wake: Wake::Free { chosen } });
+    let push = |text: &str| pushes.push(message(CHANNEL, text.as_bytes()));
+
+    push("free other one me +998");
+    assert_eq!(next(&mut hints), free(true), "who was chosen hears it at once");
+    push("free other one another +20");
+    assert_eq!(next(&mut hints), free(false), "few hear it at once");
+
+    let begin = clock::now();
+    push("free other one another +998");
+    assert_eq!(next(&mut hints), None);
+    let at = pushes.tell_what_is_free(begin).unwrap();
+    assert!(at >= begin + START_FOR_EACH * 998, "{at:?}");
+    push("free other one another +18446744073709551615");
+    assert_eq!(pushes.tell_what_is_free(begin), Some(at), "the first start counts");
+    assert_eq!((pushes.tell_what_is_free(at), next(&mut hints)), (None, free(false)), "and ends");
+
+    push("free other one another +998");
+    push("held other 7 900");
+    let held = Wake::Held { token: Token::new(7), ttl: Duration::from_millis(900) };
+    assert_eq!(next(&mut hints), Some(Hint::Lease { name: name(), wake: held }));
+    assert_eq!(pushes.tell_what_is_free(clock::now() + LONGEST_START), None);
+    assert_eq!(next(&mut hints), None, "it is not free any more");
+
+    push("free other one another +18446744073709551615");
+    let at = pushes.tell_what_is_free(begin).unwrap();
+    assert!(at <= clock::now() + LONGEST_START, "nobody waits longer than that");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
             (listening, std::mem::take(&mut state.lost) && listening, foreign)
         };
         let members = pushes.look_at_members();
+        let free = pushes.tell_what_is_free(now);
         if lost {
             if subscribe_again(&server, &pushes).await {
                 pushes.hints.push(Hint::Resync);
@@ -73,7 +74,7 @@ pub(super) async fn keep_up(server: Arc<Server>, pushes: Arc<Pushes>) {
         } else if members.is_some_and(|end| now >= end) {
             pushes.members_may_be_gone();
         } else {
-            let looks = [foreign.then_some(look_at), members, listening.then_some(ping_at)];
+            let looks = [foreign.then_some(look_at), members, free, listening.then_some(ping_at)];
             let next = looks.into_iter().flatten().min();
             something_to_do(&pushes, next).await;
             if !listening {

@@ -1,6 +1,6 @@
 //! A server for all tests of a process, and stores on it that share nothing.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use std::future::Future;
 use std::pin::pin;
@@ -80,6 +80,13 @@ pub enum Runtime {
 impl Runtime {
     pub fn tokio() -> Self {
         Self::Tokio(tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+    }
+
+    /// Those that the library was built for, Tokio always among them: without it, futures are polled there all the same.
+    pub fn each() -> Vec<Self> {
+        let mut each = vec![Self::tokio()];
+        each.extend(cfg!(feature = "smol").then_some(Self::Smol));
+        each
     }
 
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {

@@ -58,7 +58,7 @@ enum Store {
     /// With what is added to its URL.
     File(&'static str),
     /// Behind a proxy, by which everybody reaches it.
-    Redis(Redis, Proxy),
+    Redis(Box<Redis>, Proxy),
 }
 
 impl Place {
@@ -82,7 +82,7 @@ impl Place {
     pub(crate) fn on_redis() -> Self {
         let server = Redis::start();
         let proxy = Proxy::to(server.address());
-        Self { folder: tempfile::tempdir().unwrap(), store: Store::Redis(server, proxy) }
+        Self { folder: tempfile::tempdir().unwrap(), store: Store::Redis(Box::new(server), proxy) }
     }
 
     /// Whether its store is a file, which shows that a holder's process is gone.

@@ -1,13 +1,13 @@
 //! Nodes that die, and replicas that take their place.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure_servers::{Cluster, Config};
 use tenure_store::core::Token;
-use tenure_store::{Hint, Released, Store, StoreErrorKind};
+use tenure_store::{Hint, Released, Store, StoreErrorKind, clock};
 
-use super::held::{Held, all_renewed, hold, is_renewed, renew};
-use crate::common::{At, Candidate, Runtime, TIMEOUT, freed, hears, prefix, until};
+use super::held::{Held, all_renewed, hold, is_renewed, renew, woken};
+use crate::common::{At, Candidate, Runtime, TIMEOUT, hears, prefix, until};
 
 fn at() -> At<Cluster> {
     let server = Cluster::with(&Config::new(), 3, 1);
@@ -55,19 +55,19 @@ fn a_dead_primary_costs_nobody_else_anything_and_its_leases_are_back_with_its_re
             }
         }
         cluster.promote(cluster.replica(0));
-        let promoted = Instant::now();
+        let promoted = clock::now();
         until("all leases to be renewed", async || {
             renew(&store, &held, Duration::from_millis(500)).await.iter().all(is_renewed).then_some(())
         })
         .await;
-        println!("all leases are renewed {:?} after the promotion", promoted.elapsed());
+        println!("all leases are renewed {:?} after the promotion", clock::now().saturating_since(promoted));
 
         hears(&mut hints, "a resync", |hint| matches!(hint, Hint::Resync).then_some(())).await;
         let waiter = Candidate::new(watched.name.as_str(), 2);
         assert_eq!(waiter.is_refused(&other).await.token, Some(*token));
         let released = watched.releases(&store, *token).await;
         assert_eq!(released, Released::Released { others_chosen: true });
-        assert!(hears(&mut hints, "the release", freed(&waiter.name)).await, "the waiter is chosen");
+        hears(&mut hints, "the release", woken(&waiter.name)).await;
         assert!(waiter.gets(&other).await > *token);
         let highest = held.iter().map(|held| held.1).max().unwrap_or(Token::ZERO);
         assert!(Candidate::new("another", 3).gets(&other).await > highest);

@@ -208,6 +208,7 @@ fn without_a_runtime_the_store_says_so() {
     }
 }
 
+#[cfg(feature = "smol")]
 #[test]
 #[ignore = "needs redis"]
 fn connections_are_shared_and_heal_in_smol_as_in_tokio() {
@@ -254,4 +255,23 @@ async fn who_only_listens_notices_a_half_open_connection() {
         if name.as_str() == "a" && *told == token),
         "{hint:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
+async fn who_only_listens_notices_a_closed_connection_at_once() {
+    let server = Redis::start();
+    let proxy = Proxy::to(server.address());
+    let listening = store(&proxy.url());
+    let mut hints = listening.hints().expect("nobody has them yet");
+    listening.watch(name("a")).await.unwrap();
+    assert!(hints.next().now_or_never().is_none());
+    let begun = clock::now();
+    proxy.close();
+    let hint = tokio::time::timeout(LONG, hints.next()).await.expect("it is found out");
+    assert_eq!(hint, Some(Hint::Resync));
+    // It would be asked whether it lives after five seconds.
+    let passed = clock::now().saturating_since(begun);
+    assert!(passed < Duration::from_secs(4), "{passed:?}");
+    assert_eq!(proxy.accepted(), 2);
 }

@@ -125,6 +125,8 @@ async fn a_promoted_replica_that_missed_the_last_grant_gives_a_higher_token() {
     // What Redis can't keep: another one is granted what is held. Its token tells the two apart.
     let again = granted(&store, "a", 2).await;
     assert!(again > missed, "{again} is not above {missed}");
+    // Nor does the old primary know: it goes on renewing as long as it is cut off.
+    assert_eq!(renew(&beside_it, "a", 1, missed, LONG).await, Ok(Renewed::Renewed));
     sentinel.proxy().restore();
     demoted(partitioned);
     fails(renew(&beside_it, "a", 1, missed, LONG).await, Transient, "replica");

@@ -69,6 +69,24 @@ async fn a_server_without_memory_renews_and_releases_what_is_held() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[ignore = "needs redis"]
+async fn a_primary_that_wants_a_replica_and_has_none_renews_nothing() {
+    let server = Redis::start();
+    let store = store(&server.url());
+    let token = granted(&store, "a", 1).await;
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).ok();
+    for failed in
+        [renew(&store, "a", 1, token, LONG).await.map(drop), acquire(&store, "b", 2, LONG).await.map(drop)]
+    {
+        let message = fails(failed, Transient, "NOREPLICAS");
+        assert!(message.contains("min-replicas-to-write"), "{message}");
+    }
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).ok();
+    assert_eq!(renew(&store, "a", 1, token, LONG).await, Ok(Renewed::Renewed));
+    assert_eq!(server.command(&["EXISTS", "tenure:b"]).integer(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
 async fn a_server_that_became_a_replica_is_left_and_found_again() {
     let server = Redis::start();
     let store = store(&server.url());
