@@ -133,6 +133,8 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
         lease.release().await.expect("the driver runs");
 
         take.exec_async(&mut holder).await.expect("it is free");
+        // As long as ours has rested: processors and caches are as cold.
+        tokio::time::sleep(Duration::from_millis(5)).await;
         let begin = clock::now();
         let mut contender = waiter.clone();
         let (release, take) = (&release, &take);

@@ -22,8 +22,10 @@ local function register(waiters, waiting, handle, lasts)
 end
 
 local function forget(waiters, waiting, handle)
-  redis.pcall('ZREM', waiters, handle)
-  redis.pcall('HDEL', waiting, handle)
+  -- Whoever is not in the one is not in the other.
+  if redis.pcall('ZREM', waiters, handle) ~= 0 then
+    redis.pcall('HDEL', waiting, handle)
+  end
 end
 
 -- Tells all who listen that the lease is free, and names up to two of those that wait, those that have
@@ -32,24 +34,28 @@ end
 -- Returns how many were named.
 local function free(waiters, waiting, handle, channel)
   local message, chosen, place = 'free ' .. handle, 0, 0
-  local now = milliseconds()
+  local now
   -- As many dead ones as anybody could want to clear away at once.
   for _ = 1, 100 do
     local page = redis.pcall('ZRANGE', waiters, place, place + 15)
-    if chosen == 2 or page.err or #page == 0 then
+    if page.err or #page == 0 then
       break
     end
+    now = now or milliseconds()
     for _, waiter in ipairs(page) do
-      local last = redis.pcall('HGET', waiting, waiter)
-      if waiter == handle or chosen == 2 then
+      if waiter == handle then
         place = place + 1
-      else
+      elseif chosen < 2 then
+        local last = redis.pcall('HGET', waiting, waiter)
         if type(last) == 'string' and (tonumber(last) or 0) >= now then
           chosen = chosen + 1
           message = message .. ' ' .. waiter
         end
         forget(waiters, waiting, waiter)
       end
+    end
+    if chosen == 2 or #page < 16 then
+      break
     end
   end
   local others = chosen == 2 and redis.pcall('ZCARD', waiters)
