@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::{join, join_all};
-use tenure_core::LeaseName;
+use tenure_core::{Instant, LeaseName};
 use tenure_store::{Answer, Operation, Outcome, Renew, Replies, Store, StoreError, clock};
 
 use crate::client::Client;
@@ -50,15 +50,26 @@ impl Client {
     }
 
     async fn renew_all(&self, asked: Group, deliver: &impl Fn(usize, Outcome)) {
-        let mut renewals = Group::default();
+        let now = clock::now();
+        // Those that travel together end together, by the first of their ends. So one that has hardly any time left takes
+        // none along that have more than twice as much.
+        let mut by_timeout: BTreeMap<Option<u32>, Group> = BTreeMap::new();
         for (place, renewal) in asked.places.into_iter().zip(asked.renewals) {
             match self.limits.check_renew(&renewal) {
-                Ok(()) => renewals.push(place, renewal),
+                Ok(()) => {
+                    let doublings = renewal.timeout.as_millis().checked_ilog2();
+                    by_timeout.entry(doublings).or_default().push(place, renewal);
+                }
                 Err(error) => deliver(place, Err(error)),
             }
         }
-        let timeout = renewals.renewals.iter().map(|renew| renew.timeout).max().unwrap_or_default();
-        let keys = match self.server.keys(clock::now() + timeout).await {
+        join_all(by_timeout.into_values().map(|group| self.renew_alike(group, now, deliver))).await;
+    }
+
+    /// Renewals of similar time-outs, which began at `now`.
+    async fn renew_alike(&self, renewals: Group, now: Instant, deliver: &impl Fn(usize, Outcome)) {
+        let timeout = renewals.renewals.iter().map(|renew| renew.timeout).min().unwrap_or_default();
+        let keys = match self.server.keys(now + timeout).await {
             Ok(keys) => keys,
             Err(error) => return fail(&renewals, &error, deliver),
         };
@@ -74,7 +85,7 @@ impl Client {
             }
         }
         let calls = by_route.into_values().flatten().map(async |group| {
-            let results = self.renew_leases(&group.renewals).await;
+            let results = self.renew_leases(&group.renewals, now).await;
             for (place, result) in group.places.into_iter().zip(results) {
                 deliver(place, result.map(Answer::Renew));
             }

@@ -6,7 +6,7 @@ use tenure_core::{Identity, JobName, LeaseName, Presence, TimerName};
 use tenure_store::{
     Acquire, Acquired, DrainMark, Eviction, Heartbeat, Hints, JobRecord, LeaseRecord, Leave, Limits,
     MemberEntry, Release, Released, Renew, Renewed, RunRecord, RunReport, SimpleStore, StoreError,
-    TimerAnswer, TimerEntry, TimerRequest,
+    TimerAnswer, TimerEntry, TimerRequest, clock,
 };
 
 use crate::options::RedisOptions;
@@ -58,7 +58,7 @@ impl SimpleStore for Client {
     }
 
     async fn renew(&self, request: Renew) -> Result<Renewed, StoreError> {
-        let mut renewed = self.renew_leases(std::slice::from_ref(&request)).await;
+        let mut renewed = self.renew_leases(std::slice::from_ref(&request), clock::now()).await;
         renewed.pop().unwrap_or_else(|| Err(StoreError::unknown("no answer")))
     }
 

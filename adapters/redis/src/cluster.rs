@@ -76,6 +76,7 @@ struct State {
 #[derive(Clone)]
 struct Reading {
     number: u64,
+    begun: Instant,
     found: Shared<BoxFuture<'static, Result<Places, StoreError>>>,
 }
 
@@ -222,7 +223,7 @@ impl Cluster {
             commands.cmd("ASKING").add_command(command.clone());
             node.request_all(&commands, until).await
         });
-        let Some(Reading { number, found }) = reading else { return request.await };
+        let Some(Reading { number, found, .. }) = reading else { return request.await };
         match select(request, found).await {
             Either::Left((answer, _)) => answer,
             Either::Right((found, request)) => {
@@ -245,7 +246,7 @@ impl Cluster {
                 _ => self.reading(&mut state),
             }
         };
-        if let Some(Reading { number, found }) = reading {
+        if let Some(Reading { number, found, .. }) = reading {
             match before(until, found).await {
                 Some(found) => self.end(number, found),
                 None => {
@@ -272,8 +273,7 @@ impl Cluster {
                         && places.of(route) == Some(asked)
                     {
                         places.put(route, to.clone());
-                        drop(state);
-                        self.subscriptions_moved();
+                        self.subscriptions_moved(state, &[(route, asked.clone())]);
                     }
                     Next::At(to)
                 }
@@ -304,7 +304,10 @@ impl Cluster {
 
     /// The reading that is under way, or a new one; `None` just after the last one.
     fn reading(&self, state: &mut State) -> Option<Reading> {
-        if let Some(reading) = &state.reading {
+        // It goes on only beside requests: what one found out that began long ago may have changed since.
+        if let Some(reading) = &state.reading
+            && clock::now() < reading.begun + PATIENCE
+        {
             return Some(reading.clone());
         }
         if state.tried.is_some_and(|tried| clock::now() < tried + READ_AT_MOST_EVERY) {
@@ -324,7 +327,8 @@ impl Cluster {
         let nodes =
             addresses.into_iter().map(|address| (address.clone(), self.node(state, address))).collect();
         state.readings += 1;
-        let reading = Reading { number: state.readings, found: read(nodes).boxed().shared() };
+        let (number, begun) = (state.readings, clock::now());
+        let reading = Reading { number, begun, found: read(nodes).boxed().shared() };
         state.reading = Some(reading.clone());
         Some(reading)
     }
@@ -347,7 +351,6 @@ impl Cluster {
                 state.nodes.retain(|address, _| used.contains(address));
                 let nodes = used.len();
                 let before = state.places.replace(places.clone());
-                drop(state);
                 match before {
                     None => tracing::info!(
                         event = "redis.cluster",
@@ -360,7 +363,8 @@ impl Cluster {
                             nodes,
                             "keys of the store are at other nodes of the Cluster now"
                         );
-                        self.subscriptions_moved();
+                        let moved: Vec<_> = before.not_in(&places).collect();
+                        self.subscriptions_moved(state, &moved);
                     }
                     Some(_) => {}
                 }
@@ -372,8 +376,12 @@ impl Cluster {
         }
     }
 
-    /// What is listened to is listened to at the node that has the keys, which is looked after.
-    fn subscriptions_moved(&self) {
+    /// What is listened to is listened to at the node that has the keys, which is looked after. Where these routes were
+    /// until now it would be heard as well, and for good: so that connection is replaced, if there was anything.
+    fn subscriptions_moved(&self, state: MutexGuard<'_, State>, from: &[(Route, Address)]) {
+        let left = from.iter().filter(|(route, _)| self.pushes.listens_at(*route));
+        left.filter_map(|(_, address)| state.nodes.get(address)).for_each(Node::replace);
+        drop(state);
         self.pushes.lost();
     }
 

@@ -107,19 +107,27 @@ impl Connecting {
     }
 
     async fn attempt(&self) -> Result<Arc<Link>, StoreError> {
-        let health = Arc::new(Health::default());
-        let (handle, address) = match &self.way {
-            Way::Given(connection) => (Handle::Given(Arc::clone(connection)), self.way.address()),
-            Way::To(endpoint) => self.open(endpoint, &health).await?,
-            Way::Sentinels(sentinels) => self.open(&sentinels.primary().await?, &health).await?,
-        };
-        let greeting = greet(&handle, &address).await?;
-        Ok(Arc::new(Link { address, greeting, handle, health }))
+        match &self.way {
+            Way::Given(connection) => {
+                let handle = Handle::Given(Arc::clone(connection));
+                greeted(handle, self.way.address(), Arc::default()).await
+            }
+            Way::To(endpoint) => self.open(endpoint).await,
+            Way::Sentinels(sentinels) => {
+                let named = sentinels.primary().await?;
+                let opened = self.open(&named.primary).await;
+                if opened.is_ok() {
+                    sentinels.was_right(&named);
+                }
+                opened
+            }
+        }
     }
 
-    async fn open(&self, endpoint: &Endpoint, health: &Arc<Health>) -> Result<(Handle, String), StoreError> {
+    async fn open(&self, endpoint: &Endpoint) -> Result<Arc<Link>, StoreError> {
+        let health = Arc::new(Health::default());
         let address = endpoint.to_string();
-        let (node, health) = (Weak::clone(&self.node), Arc::clone(health));
+        let (node, heard) = (Weak::clone(&self.node), Arc::clone(&health));
         let closed = StoreError::unknown(format!("the connection to {address} was closed"));
         let config = AsyncConnectionConfig::new()
             // The attempt has its own, and each request, too.
@@ -129,9 +137,9 @@ impl Connecting {
             .set_push_sender(move |push: PushInfo| {
                 let Some(node) = node.upgrade() else { return Err(()) };
                 if push.kind == PushKind::Disconnection {
-                    node.give_up(&health, &closed);
-                } else if !health.is_gone() {
-                    health.hear();
+                    node.give_up(&heard, &closed);
+                } else if !heard.is_gone() {
+                    heard.hear();
                     node.pushed(push);
                 }
                 Ok(())
@@ -140,6 +148,12 @@ impl Connecting {
         let client = Client::open(endpoint.connection_info()?).map_err(failed)?;
         let connection =
             client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)?;
-        Ok((Handle::Own(connection), address))
+        greeted(Handle::Own(connection), address, health).await
     }
+}
+
+/// A connection whose server can be used.
+async fn greeted(handle: Handle, address: String, health: Arc<Health>) -> Result<Arc<Link>, StoreError> {
+    let greeting = greet(&handle, &address).await?;
+    Ok(Arc::new(Link { address, greeting, handle, health }))
 }

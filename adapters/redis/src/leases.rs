@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use redis::Value;
-use tenure_core::{LeaseName, Token};
+use tenure_core::{Instant, LeaseName, Token};
 use tenure_store::{
     Acquire, Acquired, Eviction, LeaseRecord, Release, Released, Renew, Renewed, StoreError, check_floor,
     clock,
@@ -68,8 +68,13 @@ impl Client {
         }
     }
 
-    /// Renews leases of one route in one call; one result for each, and each error names its lease.
-    pub(crate) async fn renew_leases(&self, requests: &[Renew]) -> Vec<Result<Renewed, StoreError>> {
+    /// Renews leases of one route in one call; one result for each, and each error names its lease. Their time runs from
+    /// `now`.
+    pub(crate) async fn renew_leases(
+        &self,
+        requests: &[Renew],
+        now: Instant,
+    ) -> Vec<Result<Renewed, StoreError>> {
         let mut results: Vec<_> = requests
             .iter()
             .map(|request| self.limits.check_renew(request).map(|()| Renewed::Renewed))
@@ -78,11 +83,11 @@ impl Client {
         if sent.is_empty() {
             return results;
         }
-        let together = self.lost_of(sent.iter().map(|index| &requests[*index])).await;
+        let together = self.lost_of(sent.iter().map(|index| &requests[*index]), now).await;
         if together.as_ref().is_err_and(|failed| failed.code() == Some("TRYAGAIN")) {
             // Their slot is being moved, and some of them are at the other node already: each by itself is found.
             let each = sent.iter().map(async |index| {
-                let lost = self.lost_of(std::iter::once(&requests[*index])).await;
+                let lost = self.lost_of(std::iter::once(&requests[*index]), now).await;
                 (*index, lost.map_err(StoreError::from).flatten())
             });
             for (index, lost) in join_all(each).await {
@@ -111,9 +116,9 @@ impl Client {
     async fn lost_of<'a>(
         &self,
         requests: impl Iterator<Item = &'a Renew> + Clone,
+        now: Instant,
     ) -> Result<Result<Vec<usize>, StoreError>, Failed> {
-        let timeout = requests.clone().map(|request| request.timeout).min().unwrap_or_default();
-        let until = clock::now() + timeout;
+        let until = now + requests.clone().map(|request| request.timeout).min().unwrap_or_default();
         let keys = self.server.keys(until).await.map_err(Failed::not_connected)?;
         let (mut call, mut route, mut asked) = (Call::new(), None, 0);
         let (mut key, mut mine) = (Vec::new(), Vec::new());

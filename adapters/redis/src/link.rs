@@ -61,6 +61,8 @@ impl Handle {
 pub(crate) trait Given: Send + Sync + 'static {
     fn send<'a>(&'a self, command: &'a Cmd) -> RedisFuture<'a, Value>;
     fn send_all<'a>(&'a self, commands: &'a Pipeline, skipped: usize) -> RedisFuture<'a, Vec<Value>>;
+    /// The number of the database that it works in.
+    fn database(&self) -> i64;
 }
 
 impl fmt::Debug for dyn Given {
@@ -78,6 +80,10 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Given for C {
     fn send_all<'a>(&'a self, commands: &'a Pipeline, skipped: usize) -> RedisFuture<'a, Vec<Value>> {
         let mut connection = self.clone();
         Box::pin(async move { connection.req_packed_commands(commands, skipped, 1).await })
+    }
+
+    fn database(&self) -> i64 {
+        self.get_db()
     }
 }
 

@@ -142,6 +142,15 @@ impl Node {
         }
     }
 
+    /// Has the next request go on another connection. This one closes when the last request on it is over.
+    pub(crate) fn replace(&self) {
+        let mut state = self.inner.lock();
+        if let State::Connected(link) = &*state {
+            link.health.give_up();
+            *state = State::Idle { trouble: None };
+        }
+    }
+
     /// Closes the connection. What is asked afterwards is refused.
     pub(crate) fn close(&self) {
         let state = std::mem::replace(&mut *self.inner.lock(), State::Closed);

@@ -1,6 +1,6 @@
 //! Sentinels: asked for the primary before each connection to it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Client, ProtocolVersion, Value};
@@ -16,16 +16,24 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The Sentinels that watch over one service.
 pub(crate) struct Sentinels {
-    /// The one that answered last comes first.
-    order: Mutex<Vec<Endpoint>>,
+    all: Vec<Endpoint>,
+    /// Which of them is asked first: that whose answer was last of use. While that is not known yet it is the next one, for
+    /// one that is cut off from the others goes on naming what was the primary.
+    first: AtomicUsize,
     service: String,
     /// How to get at the primary, whatever its address.
     server: Endpoint,
 }
 
+/// A primary, and which of the Sentinels says so.
+pub(crate) struct Named {
+    pub(crate) primary: Endpoint,
+    by: usize,
+}
+
 impl Sentinels {
     pub(crate) fn new(sentinels: Vec<Endpoint>, service: String, server: Endpoint) -> Self {
-        Self { order: Mutex::new(sentinels), service, server }
+        Self { all: sentinels, first: AtomicUsize::new(0), service, server }
     }
 
     /// The service, for people.
@@ -37,14 +45,14 @@ impl Sentinels {
     ///
     /// # Errors
     /// Transient if no Sentinel could be reached; rejected if those that could do not know the service, or want another login.
-    pub(crate) async fn primary(&self) -> Result<Endpoint, StoreError> {
-        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(crate) async fn primary(&self) -> Result<Named, StoreError> {
+        let first = self.first.load(Ordering::Relaxed);
         let mut failed = Vec::new();
-        for sentinel in order {
-            match self.ask(&sentinel).await {
+        for by in (0..self.all.len()).map(|place| (first + place) % self.all.len()) {
+            match self.ask(&self.all[by]).await {
                 Ok((host, port)) => {
-                    self.put_first(&sentinel);
-                    return Ok(self.server.at(&host, port));
+                    self.first.store((by + 1) % self.all.len(), Ordering::Relaxed);
+                    return Ok(Named { primary: self.server.at(&host, port), by });
                 }
                 Err(error) => failed.push(error),
             }
@@ -93,10 +101,8 @@ impl Sentinels {
         answer.and_then(Value::extract_error).map_err(failed)
     }
 
-    fn put_first(&self, sentinel: &Endpoint) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = order.iter().position(|other| other.to_string() == sentinel.to_string()) {
-            order[..=place].rotate_right(1);
-        }
+    /// The server that was named is the primary.
+    pub(crate) fn was_right(&self, named: &Named) {
+        self.first.store(named.by, Ordering::Relaxed);
     }
 }

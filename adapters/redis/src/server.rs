@@ -41,8 +41,9 @@ impl Server {
         let target = options.target();
         let database = match &target {
             Target::Server(server) | Target::Sentinel { server, .. } => server.database(),
-            // A Cluster has no other; of a program's own connection it is not known.
-            Target::Cluster(_) | Target::Given(_) => 0,
+            Target::Given(connection) => connection.database(),
+            // A Cluster has no other.
+            Target::Cluster(_) => 0,
         };
         let topology = match target {
             Target::Server(server) => Topology::Open(open(vec![server])),

@@ -133,6 +133,13 @@ impl Pushes {
         self.lock().leases.contains_key(channel)
     }
 
+    /// Whether anything is listened to where the keys of this route are.
+    pub(crate) fn listens_at(&self, route: Route) -> bool {
+        let state = self.lock();
+        let members = state.members.is_some() && route == Route::FIRST;
+        members || state.leases.values().any(|watched| watched.route == route)
+    }
+
     /// A try for a lease was answered: somebody has it, who may be one that tells nobody of the end.
     pub(crate) fn is_held(&self, channel: &[u8], foreign: bool) {
         let mut state = self.lock();
@@ -305,8 +312,10 @@ impl Client {
             return;
         }
         let until = clock::now() + PATIENCE;
-        // Without a connection nothing was watched.
-        let Ok(keys) = self.server.keys(until).await else { return };
+        let Ok(keys) = self.server.keys(until).await else {
+            // Without a connection there is no subscription to end, but none is to come back with the next one.
+            return self.pushes.lock().leases.retain(|_, watched| watched.name != *name);
+        };
         let of = keys.lease(name);
         if self.pushes.lock().leases.remove(&of.channel).is_none() {
             return;

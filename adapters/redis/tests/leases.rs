@@ -50,15 +50,20 @@ on_both! {
     a_record_of_a_newer_format_is_held_and_says_so
     what_is_renewed_lives_as_long_as_was_asked_for
     ten_thousand_leases_that_are_over_leave_the_server_as_it_was
+    one_renewal_that_has_no_time_left_does_not_fail_those_beside_it
+    who_waits_for_a_key_that_lasts_for_ages_is_told_so
+    what_fails_to_be_evicted_or_released_is_still_there
 }
 
 use std::time::Duration;
 
 use common::{At, Candidate, Runtime, prefix, run_batch};
 use tenure_redis::RedisStore;
-use tenure_servers::{Client, Config, Flavour, Redis};
+use tenure_servers::{Client, Config, Flavour, Proxy, Redis};
 use tenure_store::core::{LeaseName, Token};
-use tenure_store::{Acquired, Answer, Eviction, Operation, Released, Renewed, Store, StoreErrorKind, Topic};
+use tenure_store::{
+    Acquired, Answer, Eviction, Operation, Released, Renew, Renewed, Store, StoreErrorKind, Topic,
+};
 
 /// A store with a prefix of its own on the server that all share, and a plain connection to that.
 struct Place {
@@ -507,5 +512,59 @@ fn ten_thousand_leases_that_are_over_leave_the_server_as_it_was(flavour: Flavour
         .await;
         let (after, room) = (memory(), 500_000);
         assert!(after < before + room, "{before} bytes before, {after} after");
+    });
+}
+
+fn one_renewal_that_has_no_time_left_does_not_fail_those_beside_it(flavour: Flavour) {
+    let server = Redis::of(flavour);
+    let proxy = Proxy::to(server.address());
+    let at = At { runtime: Runtime::tokio(), url: proxy.url(), server };
+    at.runtime.block_on(async {
+        let store = at.open("p");
+        let (late, beside) = (Candidate::new("late", 1), Candidate::new("beside", 1));
+        let (first, second) = (late.gets(&store).await, beside.gets(&store).await);
+        proxy.delay(Duration::from_millis(300));
+        let late = Renew { timeout: Duration::from_millis(50), ..late.renew(first) };
+        for _ in 0..2 {
+            let outcomes = run_batch(&store, vec![late.clone().into(), beside.renew(second).into()]).await;
+            assert_eq!(outcomes[0].as_ref().unwrap_err().kind, StoreErrorKind::Unknown);
+            assert_eq!(outcomes[1], Ok(Answer::Renew(Renewed::Renewed)));
+        }
+        assert_eq!(proxy.accepted(), 1, "what was answered is no silence");
+    });
+}
+
+fn who_waits_for_a_key_that_lasts_for_ages_is_told_so(flavour: Flavour) {
+    let server = Redis::of(flavour);
+    let at = At { runtime: Runtime::tokio(), url: server.url(), server };
+    at.runtime.block_on(async {
+        let store = at.open("p");
+        let candidate = Candidate::new("a", 1);
+        // Some millions of years.
+        at.server.command(&["SET", "p:a", "worker", "PX", "900000000000000000"]).ok();
+        store.watch(candidate.name.clone()).await.unwrap();
+        assert_eq!(candidate.is_refused(&store).await.owner, "worker");
+        for key in ["p!waiters:a", "p!waiting:a"] {
+            let lasts = at.server.command(&["PTTL", key]).integer();
+            assert!((1..=2 * 24 * 3600 * 1000).contains(&lasts), "{key}: {lasts} ms");
+        }
+    });
+}
+
+fn what_fails_to_be_evicted_or_released_is_still_there(flavour: Flavour) {
+    let rights = RIGHTS.replace(" +time", "");
+    let server = Redis::with(Config::new().flavour(flavour).user("timeless", &rights));
+    let (all, url) = (server.url(), format!("redis://timeless:secret@127.0.0.1:{}", server.port()));
+    let may_all = At { runtime: Runtime::tokio(), url: all, server };
+    let may_not = At { runtime: Runtime::tokio(), url, server: () };
+    may_all.runtime.block_on(async {
+        let (store, limited) = (may_all.open("app"), may_not.open("app"));
+        let ours = Candidate::new("a", 1);
+        let token = ours.gets(&store).await;
+        let error = limited.evict(ours.name.clone(), Eviction::Delete).await.unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
+        let released = run_batch(&limited, vec![ours.release(token).into()]).await.remove(0);
+        assert_eq!(released.unwrap_err().kind, StoreErrorKind::Rejected);
+        assert_eq!(ours.renews(&store, token).await, Renewed::Renewed, "nothing was done");
     });
 }

@@ -23,6 +23,8 @@ on_both! {
     what_anybody_publishes_does_no_harm
     two_watches_of_one_lease_one_after_the_other_hear
     who_watches_no_more_leaves_nothing_behind
+    what_is_watched_no_more_while_the_server_is_down_is_not_listened_to_again
+    those_that_died_do_not_pile_up_while_a_lease_is_held
 }
 
 use std::time::Duration;
@@ -31,7 +33,7 @@ use common::{At, Candidate, Runtime, freed, hears, until};
 use tenure_redis::RedisStore;
 use tenure_servers::{Client, Flavour, Proxy, Redis};
 use tenure_store::core::Wake;
-use tenure_store::{Hint, Hints, Released, Store};
+use tenure_store::{Hint, Hints, Released, Store, StoreErrorKind};
 
 /// A server of one's own.
 fn alone(flavour: Flavour, runtime: Runtime) -> At<Redis> {
@@ -288,5 +290,49 @@ fn who_watches_no_more_leaves_nothing_behind(flavour: Flavour) {
         waits.unwatch(holder.name.clone()).await;
         assert_eq!(client.command(&["PUBSUB", "CHANNELS"]).texts(), [""; 0]);
         assert_eq!(at.server.keys(), ["p!token", "p:a"]);
+    });
+}
+
+fn what_is_watched_no_more_while_the_server_is_down_is_not_listened_to_again(flavour: Flavour) {
+    let at = alone(flavour, Runtime::tokio());
+    at.runtime.block_on(async {
+        let (waits, mut hints) = listening(&at);
+        let (stays, goes) = (Candidate::new("stays", 1), Candidate::new("goes", 1));
+        for one in [&stays, &goes] {
+            waits.watch(one.name.clone()).await.unwrap();
+        }
+        at.server.kill();
+        let unreachable = async || match stays.tries(&waits).await {
+            Err(error) if error.kind == StoreErrorKind::Transient => Some(()),
+            _ => None,
+        };
+        until("the loss to be noticed", unreachable).await;
+        waits.unwatch(goes.name.clone()).await;
+        at.server.restart();
+        is_told_to_look(&mut hints).await;
+        assert_eq!(at.server.command(&["PUBSUB", "CHANNELS"]).texts(), ["p!wake:stays"]);
+    });
+}
+
+fn those_that_died_do_not_pile_up_while_a_lease_is_held(flavour: Flavour) {
+    let at = alone(flavour, Runtime::tokio());
+    let mut client = at.server.client();
+    at.runtime.block_on(async {
+        let holds = at.open("p");
+        let holder = Candidate::new("a", 1);
+        holder.gets(&holds).await;
+        // As they stand there once their time is over.
+        for number in 0..10 {
+            client.command(&["ZADD", "p!waiters:a", "1", &format!("dead {number}")]).integer();
+            client.command(&["HSET", "p!waiting:a", &format!("dead {number}"), "1000"]).integer();
+        }
+        let mut waiting = Vec::new();
+        for _ in 0..2 {
+            let (store, hints) = listening(&at);
+            store.watch(holder.name.clone()).await.unwrap();
+            waiting.push((store, hints));
+        }
+        assert_eq!(client.command(&["ZCARD", "p!waiters:a"]).integer(), 2, "just those that wait");
+        assert_eq!(client.command(&["HLEN", "p!waiting:a"]).integer(), 2);
     });
 }

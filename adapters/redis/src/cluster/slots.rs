@@ -64,6 +64,13 @@ impl Places {
         self.0[route.place()] = Some(address);
     }
 
+    /// The routes that have another node there, or none, with those that they have here.
+    pub(super) fn not_in<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (Route, Address)> + 'a {
+        let here = Route::all().filter_map(|route| Some((route, self.of(route)?)));
+        here.filter(|(route, address)| other.of(*route) != Some(*address))
+            .map(|(route, address)| (route, address.clone()))
+    }
+
     /// How many routes have a node.
     pub(super) fn known(&self) -> usize {
         self.nodes().count()

@@ -12,9 +12,10 @@ if not value then
 end
 local remaining = redis.call('PTTL', KEYS[1])
 if ARGV[1] == 'delete' then
+  local now = milliseconds()
   redis.call('DEL', KEYS[1])
   -- Nobody's handle: also those who wait where it is evicted are told.
-  free(KEYS[2], KEYS[3], '-', ARGV[2])
+  free(KEYS[2], KEYS[3], '-', ARGV[2], now)
 elseif remaining < 0 then
   return {'endless', shown(value)}
 else

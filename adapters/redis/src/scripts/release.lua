@@ -13,5 +13,6 @@ local token, owner = string.match(value, '^(%d+):([^\n]*)')
 if owner ~= ARGV[1] or (ARGV[2] ~= '' and ARGV[2] ~= token) then
   return -1
 end
+local now = milliseconds()
 redis.call('DEL', KEYS[1])
-return free(KEYS[2], KEYS[3], ARGV[3], ARGV[4])
+return free(KEYS[2], KEYS[3], ARGV[3], ARGV[4], now)

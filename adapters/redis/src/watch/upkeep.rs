@@ -139,7 +139,13 @@ async fn ping(server: &Server, pushes: &Pushes) -> bool {
     };
     let (command, until) = (redis::cmd("PING"), clock::now() + PING_TIMEOUT);
     let answers = routes.into_iter().map(|route| server.command(route, &command, until));
-    futures::future::join_all(answers).await.iter().all(Result::is_ok)
+    futures::future::join_all(answers).await.iter().all(is_heard)
+}
+
+/// Whether a connection that was asked need not be asked again at once: what answers lives, whatever it says, and where
+/// nothing could be sent there is none.
+fn is_heard(answer: &Result<Value, StoreError>) -> bool {
+    answer.as_ref().err().is_none_or(|error| error.kind != StoreErrorKind::Unknown)
 }
 
 /// Looks at the leases whose holders may tell nobody of the end, and hints at those that nobody has any more.
@@ -150,11 +156,14 @@ async fn look_for_the_end(server: &Server, pushes: &Pushes) -> Result<(), StoreE
     for (channel, lease) in pushes.lock().leases.iter().filter(|(_, lease)| lease.foreign) {
         by_route.entry(lease.route).or_default().push((channel.clone(), lease.name.clone()));
     }
-    for (route, leases) in by_route {
+    // One node that does not answer is no reason not to look at the others.
+    let looks = by_route.into_iter().map(async |(route, leases)| {
         for leases in leases.chunks(AT_ONCE) {
             let mut call = Call::new();
             leases.iter().for_each(|(_, name)| call.push_key(&keys.lease_alone(name).1));
-            let Value::Array(found) = server.run(route, &script::LOOK, &call, until).await? else { continue };
+            let Ok(Value::Array(found)) = server.run(route, &script::LOOK, &call, until).await else {
+                return;
+            };
             for ((channel, name), _) in leases.iter().zip(&found).filter(|(_, found)| is_free(found)) {
                 let mut state = pushes.lock();
                 let Some(lease) = state.leases.get_mut(channel) else { continue };
@@ -165,10 +174,24 @@ async fn look_for_the_end(server: &Server, pushes: &Pushes) -> Result<(), StoreE
                 }
             }
         }
-    }
+    });
+    futures::future::join_all(looks).await;
     Ok(())
 }
 
 fn is_free(found: &Value) -> bool {
     matches!(found, Value::Array(parts) if parts.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_is_heard_whatever_it_says() {
+        assert!(is_heard(&Ok(Value::Okay)));
+        assert!(is_heard(&Err(StoreError::rejected("NOPERM"))), "else it were asked all the time");
+        assert!(is_heard(&Err(StoreError::transient("LOADING"))));
+        assert!(!is_heard(&Err(StoreError::unknown("no answer"))));
+    }
 }

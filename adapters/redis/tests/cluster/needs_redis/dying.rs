@@ -108,3 +108,27 @@ fn a_frozen_primary_is_left_once_its_replica_has_taken_over() {
         }
     });
 }
+
+#[test]
+#[ignore = "needs redis"]
+fn who_has_asked_only_the_node_that_died_asks_the_others() {
+    let at = at();
+    let (cluster, store) = (&at.server, at.open(&prefix()));
+    at.runtime.block_on(async {
+        // All that is asked for is at the node of the URL: no other is connected to.
+        let name = (0..).map(|number| format!("lease-{number}")).find(|name| {
+            let span = cluster.slot(name) / 256;
+            // Slots are divided evenly, and a tag lies in the middle of its span.
+            cluster.owner(span * 256 + 128) == 0
+        });
+        let held = hold(&store, name).await;
+        assert_eq!(are_at(cluster, &held, 0), [true]);
+        replicated(cluster, 0);
+        cluster.nodes()[0].kill();
+        cluster.promote(cluster.replica(0));
+        until("the lease to be renewed", async || {
+            renew(&store, &held, Duration::from_millis(500)).await.iter().all(is_renewed).then_some(())
+        })
+        .await;
+    });
+}

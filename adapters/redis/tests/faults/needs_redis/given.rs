@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use tenure_redis::{RedisOptions, RedisStore, redis};
 use tenure_servers::{Cluster, Proxy, Redis};
 use tenure_store::StoreErrorKind::{Transient, Unknown};
-use tenure_store::{Acquired, Released, Renewed, Store};
+use tenure_store::core::Wake;
+use tenure_store::{Acquired, Hint, Released, Renewed, Store};
 
 use crate::ops::{LONG, SHORT, acquire, fails, granted, name, release, renew, store, until_renewed};
 
@@ -93,7 +94,7 @@ async fn a_client_of_the_program_says_how_to_connect_and_the_connection_heals() 
     proxy.close();
     assert!(until_renewed(&own, "a", 1, token).await <= 1);
     let mut hints = own.hints().expect("its connections are the store's own");
-    assert!(futures::StreamExt::next(&mut hints).now_or_never().is_none());
+    assert!(hints.next().now_or_never().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -105,4 +106,20 @@ async fn keys_are_laid_out_for_a_cluster_if_the_programs_connection_leads_to_one
     let keys = cluster.nodes()[0].keys();
     assert!(keys.iter().any(|key| key.starts_with("own:{") && key.ends_with("}:a")), "{keys:?}");
     assert_eq!(renew(&own, "a", 1, token, Duration::from_secs(30)).await, Ok(Renewed::Renewed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
+async fn a_release_on_the_programs_connection_is_heard_by_those_who_wait_in_the_same_database() {
+    let server = Redis::start();
+    let url = format!("{}/3", server.url());
+    let (own, waits) = (on(connection(&url).await), store(&format!("{url}?prefix=own")));
+    let mut hints = waits.hints().expect("nobody has them yet");
+    let token = granted(&own, "a", 1).await;
+    waits.watch(name("a")).await.unwrap();
+    let released = release(&own, "a", 1, Some(token), LONG).await;
+    assert_eq!(released, Ok(Released::Released { others_chosen: true }));
+    let hint = tokio::time::timeout(LONG, hints.next()).await.expect("it is heard");
+    let wake = Wake::Free { chosen: true };
+    assert_eq!(hint, Some(Hint::Lease { name: name("a"), wake }));
 }

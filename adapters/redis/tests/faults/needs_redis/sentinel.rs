@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tenure_redis::RedisStore;
-use tenure_servers::{Redis, Sentinel, eventually};
+use tenure_servers::{Client, Redis, Sentinel, eventually};
 use tenure_store::StoreErrorKind::{Rejected, Transient, Unknown};
-use tenure_store::{Renewed, clock};
+use tenure_store::{Acquired, Renewed, clock};
 
 use crate::ops::{LONG, SHORT, acquire, fails, granted, renew, store, until_renewed};
 
@@ -162,4 +162,27 @@ async fn sentinels_that_are_down_are_passed_over_and_one_that_knows_nothing_says
     sentinel.restart_sentinel(0);
     let plain = store(&format!("redis://127.0.0.1:{}", ports[0]));
     fails(acquire(&plain, "a", 1, LONG).await, Rejected, "is a Sentinel");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "needs redis"]
+async fn a_sentinel_that_names_a_server_of_no_use_is_not_the_only_one_that_is_asked() {
+    let sentinel = Sentinel::start();
+    let ports = sentinel.sentinel_ports();
+    let replica = sentinel.replicas()[0].port();
+    // Nothing listens there; and one that is no primary.
+    for wrong in ["1".to_owned(), replica.to_string()] {
+        let mut first = Client::connect(("127.0.0.1", ports[0])).unwrap();
+        first.command(&["SENTINEL", "REMOVE", sentinel.name()]).ok();
+        first.command(&["SENTINEL", "MONITOR", sentinel.name(), "127.0.0.1", &wrong, "2"]).ok();
+        let store = store(&url(&ports, sentinel.name()));
+        let since = clock::now();
+        let mut outcome = acquire(&store, &wrong, 1, LONG).await;
+        while let Err(error) = &outcome {
+            assert_eq!(error.kind, Transient, "{error}");
+            assert!(clock::now().saturating_since(since) < LONG, "still: {error}");
+            outcome = acquire(&store, &wrong, 1, LONG).await;
+        }
+        assert!(matches!(outcome, Ok(Acquired::Granted(_))), "{outcome:?}");
+    }
 }
