@@ -142,6 +142,7 @@ mod tests {
 
     use super::*;
     use crate::options::RedisOptions;
+    use crate::sleep::block_on;
 
     fn renew(name: &str, ttl: Duration) -> Renew {
         let owner = Identity::new("here", Incarnation::new(1)).unwrap().owner(Acquisition(0));
@@ -196,15 +197,5 @@ mod tests {
         ];
         let outcomes = outcomes.lock().unwrap().clone();
         assert_eq!(outcomes, expected.map(|(kind, name)| Some((kind, name.to_owned()))));
-    }
-
-    #[cfg(feature = "tokio")]
-    fn block_on<F: Future>(future: F) -> F::Output {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
-    }
-
-    #[cfg(not(feature = "tokio"))]
-    fn block_on<F: Future>(future: F) -> F::Output {
-        smol::block_on(future)
     }
 }

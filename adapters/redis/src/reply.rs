@@ -80,6 +80,7 @@ pub(crate) async fn again(until: Instant) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sleep::block_on;
 
     fn text(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
@@ -119,8 +120,8 @@ mod tests {
     #[test]
     fn who_has_time_tries_again_and_who_has_none_has_done_nothing() {
         let minute = Duration::from_secs(60);
-        assert_eq!(smol::block_on(again(clock::now() + minute)), Ok(()));
-        let error = smol::block_on(again(clock::now())).expect_err("no pause is that short");
+        assert_eq!(block_on(again(clock::now() + minute)), Ok(()));
+        let error = block_on(again(clock::now())).expect_err("no pause is that short");
         assert_eq!(error.kind, StoreErrorKind::Transient);
     }
 }

@@ -52,3 +52,15 @@ pub(crate) async fn before<F: Future>(until: Instant, future: F) -> Option<F::Ou
         Either::Right(_) => None,
     }
 }
+
+/// Polls a future to its end, in a runtime that the library was built for.
+#[cfg(all(test, feature = "tokio"))]
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Polls a future to its end, in a runtime that the library was built for.
+#[cfg(all(test, not(feature = "tokio")))]
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    smol::block_on(future)
+}

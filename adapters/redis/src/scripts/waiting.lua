@@ -1,9 +1,7 @@
 -- What the scripts about leases share. It stands in front of each of them, behind what all scripts share.
 
-local function milliseconds()
-  -- Who may not ask for it may still release and evict; then all who wait count.
-  local time = redis.pcall('TIME')
-  return time.err and 0 or time[1] * 1000 + math.floor(time[2] / 1000)
+local function milliseconds(time)
+  return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
 local function forget(waiters, waiting, handle)
@@ -33,9 +31,9 @@ end
 -- Registers a handle as one that waits, for so many ms. One that is registered keeps its place.
 -- When memory is full it is left out, which costs it no more than its place.
 local function register(waiters, waiting, handle, lasts)
-  local now = milliseconds()
-  -- Another program's key may last for ages; whoever waits comes back within the longest TTL, which is a day.
-  lasts = math.min(lasts, 90000000)
+  local now = milliseconds(redis.call('TIME'))
+  -- Another program's key may last for ages; whoever waits comes back within the longest TTL, which is a week.
+  lasts = math.min(lasts, 608400000)
   local added = redis.pcall('ZADD', waiters, 'NX', now, handle)
   if type(added) == 'table' then
     return
@@ -64,7 +62,11 @@ local function free(waiters, waiting, handle, channel)
     if page.err or #page == 0 then
       break
     end
-    now = now or milliseconds()
+    if not now then
+      -- Something was done already, so this must not fail. Where the time can't be had all who wait count.
+      local time = redis.pcall('TIME')
+      now = time.err and 0 or milliseconds(time)
+    end
     for _, waiter in ipairs(page) do
       if waiter == handle then
         place = place + 1
