@@ -4,6 +4,7 @@
 //! sleeps; smol's own clock does not.
 
 mod own_thread;
+mod within;
 
 use std::fmt;
 use std::io;
@@ -12,7 +13,6 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::thread;
 
 #[cfg(target_os = "linux")]
 use async_io::Async;
@@ -29,6 +29,7 @@ use tenure_driver::core::Instant;
 use tenure_driver::{Alarm, Runtime, clock, sealed};
 
 use own_thread::OwnThread;
+use within::{Within, let_go};
 
 /// Where smol runs what Tenure does: smol's own executor, or one of the program.
 ///
@@ -104,11 +105,8 @@ impl Runtime for Smol {
             Place::Global => _ = catch_unwind(AssertUnwindSafe(|| smol::spawn(task).detach())),
             Place::Given(executor) => {
                 let Some(executor) = executor.upgrade() else { return };
-                executor.spawn(task).detach();
-                // The program has dropped it meanwhile: all of its tasks go with it, which is nothing to wait for here.
-                if let Some(executor) = Arc::into_inner(executor) {
-                    let _no_thread = thread::Builder::new().spawn(move || drop(executor));
-                }
+                executor.spawn(Within::new(&executor, task)).detach();
+                let_go(executor);
             }
         }
     }

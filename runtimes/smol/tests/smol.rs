@@ -1,12 +1,17 @@
 //! What is smol's alone: an executor of the program, which Tenure does not keep, and which has to be run.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::Poll;
 use std::thread;
 
+use futures::task::AtomicWaker;
 use smol::Executor;
-use tenure_driver::{Builder, Ctx, Runtime as _, StartError};
+use tenure_driver::{Builder, Ctx, Runtime as _, StartError, clock};
 use tenure_memory::MemoryStore;
 use tenure_smol::Smol;
+use tenure_suite::GENEROUS;
 
 #[test]
 fn an_executor_that_was_dropped_is_refused_with_what_to_do() {
@@ -77,4 +82,49 @@ fn several_executors_share_a_thread() {
         one.shutdown().await.unwrap();
         other.shutdown().await.unwrap();
     })));
+}
+
+/// Tells when it is dropped.
+struct Told(Arc<AtomicBool>);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_task_that_is_woken_while_its_executor_is_dropped_goes_with_it() {
+    for round in 0..20_000 {
+        let executor = Arc::new(Executor::new());
+        let (waker, dropped) = (Arc::new(AtomicWaker::new()), Arc::new(AtomicBool::new(false)));
+        let (registered, told) = (Arc::clone(&waker), Told(Arc::clone(&dropped)));
+        Smol::on(&executor).spawn(Box::pin(async move {
+            let _told = told;
+            poll_fn::<(), _>(|cx| {
+                registered.register(cx.waker());
+                Poll::Pending
+            })
+            .await;
+        }));
+        assert!(executor.try_tick());
+        let start = Arc::new(Barrier::new(2));
+        let other = Arc::clone(&start);
+        let wakes = thread::spawn(move || {
+            other.wait();
+            waker.wake();
+        });
+        start.wait();
+        // Sooner or later, in turn.
+        for _ in 0..round % 100 {
+            std::hint::spin_loop();
+        }
+        drop(executor);
+        wakes.join().unwrap();
+        let end = clock::now() + GENEROUS;
+        while !dropped.load(Ordering::SeqCst) {
+            assert!(clock::now() < end, "the task is kept in round {round}");
+            thread::yield_now();
+        }
+    }
 }
