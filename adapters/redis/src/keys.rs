@@ -31,10 +31,8 @@ pub(crate) struct LeaseKeys {
     pub(crate) route: Route,
     /// A string, the lease itself: `{prefix}:{name}`.
     pub(crate) lease: Vec<u8>,
-    /// A sorted set: the handles that wait for it, by the time since when.
+    /// A sorted set: until when each of the handles that wait for it is to be counted, in milliseconds.
     pub(crate) waiters: Vec<u8>,
-    /// A hash: until when each of them is to be counted as waiting.
-    pub(crate) waiting: Vec<u8>,
     /// The channel on which its end and its grants are told.
     pub(crate) channel: Vec<u8>,
 }
@@ -74,7 +72,6 @@ impl Keys {
             route,
             lease: self.key(":", route, name),
             waiters: self.key("!waiters:", route, name),
-            waiting: self.key("!waiting:", route, name),
             channel: self.channel(name),
         }
     }

@@ -41,7 +41,6 @@ impl Client {
             .key(&of.lease)
             .key(&high_water)
             .key(&of.waiters)
-            .key(&of.waiting)
             .arg(request.owner.to_string())
             .arg(millis(request.ttl))
             .arg(request.floor.get())
@@ -143,7 +142,6 @@ impl Client {
         let call = Call::new()
             .key(of.lease)
             .key(of.waiters)
-            .key(of.waiting)
             .arg(request.owner.to_string())
             .arg(request.token.map(|token| token.to_string()).unwrap_or_default())
             .arg(&self.handle)
@@ -166,7 +164,6 @@ impl Client {
         let call = Call::new()
             .key(&of.lease)
             .key(of.waiters)
-            .key(of.waiting)
             .arg(match how {
                 Eviction::Replace => EVICTED,
                 Eviction::Delete => "delete",

@@ -16,19 +16,19 @@ macro_rules! scripts {
 
 scripts! {
     /// Takes a lease, or confirms it.
-    ACQUIRE = "common.lua" "waiting.lua" "acquire.lua";
+    ACQUIRE = "common.lua" "waiters.lua" "acquire.lua";
     /// Extends many leases.
     RENEW = "renew.lua";
     /// Ends a lease and wakes who waits for it.
-    RELEASE = "common.lua" "waiting.lua" "release.lua";
+    RELEASE = "common.lua" "free.lua" "release.lua";
     /// Takes a lease away from whoever has it.
-    EVICT = "common.lua" "waiting.lua" "evict.lua";
+    EVICT = "common.lua" "free.lua" "evict.lua";
     /// Registers a handle as one that waits.
-    WATCH = "common.lua" "waiting.lua" "watch.lua";
+    WATCH = "waiters.lua" "watch.lua";
     /// Forgets that a handle waits.
-    UNWATCH = "common.lua" "waiting.lua" "unwatch.lua";
+    UNWATCH = "unwatch.lua";
     /// Tells who has leases.
-    LOOK = "common.lua" "waiting.lua" "look.lua";
+    LOOK = "common.lua" "look.lua";
     /// Reads a timer.
     TIMER_READ = "common.lua" "timer_read.lua";
     /// Writes a timer if it is what it was.
@@ -68,7 +68,7 @@ impl Script {
 }
 
 /// The keys and arguments of one call. A command is where the library keeps many texts in one piece of memory.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Call {
     keys: Cmd,
     arguments: Cmd,
@@ -76,7 +76,8 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new() -> Self {
-        Self::default()
+        // Enough for what is about one lease.
+        Self { keys: Cmd::with_capacity(4, 256), arguments: Cmd::with_capacity(8, 512) }
     }
 
     pub(crate) fn key(mut self, key: impl AsRef<[u8]>) -> Self {

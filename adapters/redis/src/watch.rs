@@ -282,12 +282,7 @@ impl Client {
         let watched = Watched::new(name.clone(), of.route);
         self.pushes.lock().leases.insert(of.channel.clone(), watched);
         self.pushes.wake_upkeep();
-        let call = Call::new()
-            .key(of.lease)
-            .key(of.waiters)
-            .key(of.waiting)
-            .arg(&self.handle)
-            .arg(millis(WAITER_GRACE));
+        let call = Call::new().key(of.lease).key(of.waiters).arg(&self.handle).arg(millis(WAITER_GRACE));
         let (heard, registered) = join(
             subscribe(&self.server, of.route, &of.channel, until),
             self.server.run(of.route, &script::WATCH, &call, until),
@@ -320,7 +315,7 @@ impl Client {
         if self.pushes.lock().leases.remove(&of.channel).is_none() {
             return;
         }
-        let call = Call::new().key(of.waiters).key(of.waiting).arg(&self.handle);
+        let call = Call::new().key(of.waiters).arg(&self.handle);
         let mut unsubscribe = redis::cmd("UNSUBSCRIBE");
         unsubscribe.arg(&of.channel);
         // Where it fails there is no subscription any more, and who does not come back is soon forgotten.

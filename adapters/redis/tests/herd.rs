@@ -22,8 +22,8 @@ impl Tries {
         let mut monitor = Client::connect(server.address()).unwrap();
         monitor.command(&["MONITOR"]).ok();
         let (tell, seen) = mpsc::channel();
-        // Of all scripts only that of a try has four keys, and the first is that of the lease.
-        let try_for_it = format!("\" \"4\" \"{lease}\" ");
+        // Of all scripts only that of a try has three keys, and the first is that of the lease.
+        let try_for_it = format!("\" \"3\" \"{lease}\" ");
         thread::spawn(move || {
             while let Ok(line) = monitor.read() {
                 let line = line.text();

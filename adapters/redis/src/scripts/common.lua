@@ -28,20 +28,19 @@ local function tell(channel, message)
   redis.pcall('PUBLISH', channel, message)
 end
 
--- Raises the high water and returns what it is then: the next token, above this floor. Nothing, and an answer, if there
--- is none: what the key holds is none of ours. `now` is the time in microseconds.
-local function next_token(key, floor, now)
-  local last, wrong = read(key)
-  if wrong then
-    return nil, wrong
-  end
-  last = last or '0'
+-- Raises the high water from what MGET says of it, and returns what it is then: the next token, above this floor. Nothing,
+-- and an answer, if there is none: what the key holds is none of ours. `now` is the time in microseconds.
+local function next_token(key, last, floor, now)
+  local number = tonumber(last or 0)
   -- Above 2^53 numbers are not exact any more.
-  if not string.match(last, '^%d+$') or tonumber(last) >= 9007199254740991 then
+  if last and not string.match(last, '^%d+$') or number >= 9007199254740991 then
     return nil, {'high', last}
   end
-  local token = string.format('%.0f', math.max(tonumber(last), tonumber(floor), now - 1) + 1)
-  redis.call('SET', key, token)
+  local token = string.format('%.0f', math.max(number, tonumber(floor), now - 1) + 1)
+  -- What is no string was not seen.
+  if not redis.call('SET', key, token, last and 'XX' or 'NX') then
+    return nil, {'type', key}
+  end
   return token
 end
 

@@ -1,5 +1,5 @@
 -- Takes a lease away from whoever has it.
--- KEYS: lease, waiters, waiting
+-- KEYS: lease, waiters
 -- ARGV: 'delete', or the owner to put in place; channel
 -- Returns {'none'}, or {'evicted', value, remaining ms (-1: no end)}, or why it can't be:
 -- {'endless', value}, {'type', key}.
@@ -14,7 +14,7 @@ local remaining = redis.call('PTTL', KEYS[1])
 if ARGV[1] == 'delete' then
   redis.call('DEL', KEYS[1])
   -- Nobody's handle: also those who wait where it is evicted are told.
-  free(KEYS[2], KEYS[3], '-', ARGV[2])
+  free(KEYS[2], '-', ARGV[2])
 elseif remaining < 0 then
   return {'endless', shown(value)}
 else

@@ -14,7 +14,7 @@ end
 local record, token = ARGV[3], false
 if ARGV[4] then
   local time = redis.call('TIME')
-  token, wrong = next_token(KEYS[2], ARGV[5], time[1] * 1000000 + time[2])
+  token, wrong = next_token(KEYS[2], redis.call('MGET', KEYS[2])[1], ARGV[5], time[1] * 1000000 + time[2])
   if wrong then
     return wrong
   end
