@@ -3,15 +3,16 @@
 //! `cargo bench -p tenure-servers --bench redis` measures; `cargo test` runs it once with small numbers, to see that
 //! it works. Nothing fails by being slow: it prints figures and ratios.
 //!
-//! - **Hand-over**: from the call that gives a lease back until a candidate on another connection has it; raw: a script
-//!   that deletes and publishes, a subscriber, SET NX.
+//! - **Hand-over**: from the call that gives a lease back until a candidate in another process has it; raw: a script that
+//!   deletes what is its own and publishes, a subscriber, SET NX.
 //! - **Renewals** of 100,000 leases by a handle of the store; raw: the same script over as many keys, encoded beforehand.
 //! - **Held**: a whole `Tenure` that holds 100,000 leases, the processor time that it needs, and what a lease needs at
 //!   the server.
 //! - **Waiters**: how many acquires reach the server for each hand-over while 1,000 wait, in few processes and in as many
 //!   handles.
 
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind};
 use tenure::store_contract::core::Acquisition;
 use tenure::store_contract::{Acquire, Acquired, Answer, Operation, Renew, Renewed, Replies};
-use tenure::{Identity, Incarnation, LeaseName, Metadata, RedisStore, Store, Tenure, Token, clock};
+use tenure::{
+    Identity, Incarnation, Instant, Lease, LeaseName, Metadata, RedisStore, Store, Tenure, Token, clock,
+};
 use tenure_servers::Redis;
 
 const RENEW: &str = include_str!("../../../adapters/redis/src/scripts/renew.lua");
@@ -36,6 +39,16 @@ fn main() {
         let candidates = candidates.parse().expect("a number");
         return runtime().block_on(async {
             contend(&connect(url), candidates).await;
+        });
+    }
+    if let [verb, url, what, threads] = &arguments[..]
+        && verb == "--candidate"
+    {
+        return with_threads(threads).block_on(async {
+            match &**what {
+                "tenure" => candidate(Ours { tenure: connect(url), lease: None }).await,
+                _ => candidate(Raw::new(url).await).await,
+            }
         });
     }
     // `cargo bench` says so; all else is a test.
@@ -51,10 +64,8 @@ fn main() {
         std::thread::available_parallelism().map_or(0, Into::into)
     );
     if wanted("handover") {
-        // With all in one thread there are no wake-ups of threads in it, neither in ours nor in the raw one.
-        let one = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        for (threads, runtime) in [("one thread", one), ("two threads", runtime())] {
-            runtime.block_on(hand_over(&server, threads, scale(20, 2_000)));
+        for threads in ["1", "2"] {
+            with_threads(threads).block_on(hand_over(&server, threads, scale(20, 2_000)));
             server.flush();
         }
     }
@@ -74,7 +85,16 @@ fn main() {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+    with_threads("2")
+}
+
+/// With one thread there are no wake-ups of threads in a process, neither in ours nor in the raw one.
+fn with_threads(threads: &str) -> tokio::runtime::Runtime {
+    let mut builder = match threads {
+        "1" => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 fn connect(url: &str) -> Tenure {
@@ -83,13 +103,13 @@ fn connect(url: &str) -> Tenure {
 }
 
 /// A connection of the library's own, with what the server pushes.
-async fn raw(server: &Redis) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
+async fn raw(url: &str) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushInfo>) {
     let (sender, pushes) = mpsc::unbounded();
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(None)
         .set_pipeline_buffer_size(1_024)
         .set_push_sender(move |push| sender.unbounded_send(push));
-    let info = redis::IntoConnectionInfo::into_connection_info(server.url()).expect("a fine URL");
+    let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a fine URL");
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     let client =
@@ -99,65 +119,162 @@ async fn raw(server: &Redis) -> (MultiplexedConnection, mpsc::UnboundedReceiver<
 
 // --- hand-over -------------------------------------------------------------------------------------------
 
-async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
-    let (first, second) = (connect(&server.url()), connect(&server.url()));
-    let (mut holder, _) = raw(server).await;
-    let (mut waiter, mut pushes) = raw(server).await;
-    redis::cmd("SUBSCRIBE").arg("raw:free").exec_async(&mut waiter).await.expect("subscribed");
-    let release =
-        redis::Script::new("redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'free')");
-    let mut take = redis::cmd("SET");
-    take.arg("raw:lease").arg("owner").arg("NX").arg("PX").arg(15_000);
+/// What a candidate and whoever gives the lease back do in a hand-over.
+trait Hands: Sized {
+    /// In a process of its own: waits for the lease, says when it got it, and gives it back.
+    async fn take(&mut self) -> Instant;
+    /// Takes the lease, which is free, and returns once the candidate that is called by then waits for it.
+    async fn hold(&mut self, server: &Redis, call: impl FnOnce());
+    /// Gives it back.
+    async fn give(&mut self);
+}
 
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 0..rounds {
-        let (from, to) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
-        let lease = from.acquire("handover").await.expect("it is free");
-        let candidate = to.clone();
-        let next = tokio::spawn(async move {
-            let lease = candidate.acquire("handover").await.expect("it is given back");
-            (clock::now(), lease)
-        });
-        // Registered with the server, and its second look over.
+struct Ours {
+    tenure: Tenure,
+    lease: Option<Lease>,
+}
+
+impl Hands for Ours {
+    async fn take(&mut self) -> Instant {
+        let lease = self.tenure.acquire("handover").await.expect("it is given back");
+        let got = clock::now();
+        lease.release().await.expect("the driver runs");
+        got
+    }
+
+    async fn hold(&mut self, server: &Redis, call: impl FnOnce()) {
+        self.lease = Some(self.tenure.acquire("handover").await.expect("it is free"));
+        call();
+        // Registered with the server; its second look is over soon.
         while server.command(&["ZCARD", "tenure!waiters:handover"]).integer() == 0
             || server.command(&["PUBSUB", "NUMSUB", "tenure!wake:handover"]).array()[1].clone().integer() == 0
         {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        let begin = clock::now();
-        lease.release().await.expect("the driver runs");
-        let (got, lease) = next.await.expect("no panic");
-        ours.push(got.saturating_since(begin));
-        lease.release().await.expect("the driver runs");
-
-        take.exec_async(&mut holder).await.expect("it is free");
-        // As long as ours has rested: processors and caches are as cold.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        let begin = clock::now();
-        let mut contender = waiter.clone();
-        let (release, take) = (&release, &take);
-        let released = async {
-            let mut invocation = release.key("raw:lease");
-            let heard: i64 = invocation.arg("raw:free").invoke_async(&mut holder).await.expect("released");
-            assert_eq!(heard, 1, "the subscriber hears");
-        };
-        let taken = async {
-            while pushes.next().await.expect("the connection lives").kind != PushKind::Message {}
-            let taken: Option<String> = take.query_async(&mut contender).await.expect("the server is there");
-            assert_eq!(taken.as_deref(), Some("OK"));
-            clock::now()
-        };
-        let ((), got) = futures::join!(released, taken);
-        theirs.push(got.saturating_since(begin));
-        redis::cmd("DEL").arg("raw:lease").exec_async(&mut holder).await.expect("deleted");
     }
-    first.shutdown().await.expect("all given back");
-    second.shutdown().await.expect("all given back");
-    let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
+
+    async fn give(&mut self) {
+        let lease = self.lease.take().expect("it is held");
+        lease.release().await.expect("the driver runs");
+    }
+}
+
+/// A lock as many write it: a script that deletes it if it is theirs and tells so, a subscriber, SET NX.
+struct Raw {
+    connection: MultiplexedConnection,
+    pushes: mpsc::UnboundedReceiver<PushInfo>,
+    take: Cmd,
+    release: redis::Script,
+}
+
+impl Raw {
+    async fn new(url: &str) -> Self {
+        let (mut connection, pushes) = raw(url).await;
+        redis::cmd("SUBSCRIBE").arg("raw:free").exec_async(&mut connection).await.expect("subscribed");
+        let mut take = redis::cmd("SET");
+        take.arg("raw:lease").arg(std::process::id()).arg("NX").arg("PX").arg(15_000);
+        let release = redis::Script::new(
+            "if redis.call('GET', KEYS[1]) ~= ARGV[2] then return -1 end \
+             redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], 'free')",
+        );
+        Self { connection, pushes, take, release }
+    }
+
+    async fn take_now(&mut self) {
+        let taken: Option<String> =
+            self.take.query_async(&mut self.connection).await.expect("the server is there");
+        assert_eq!(taken.as_deref(), Some("OK"));
+    }
+}
+
+impl Hands for Raw {
+    async fn take(&mut self) -> Instant {
+        while self.pushes.next().await.expect("the connection lives").kind != PushKind::Message {}
+        self.take_now().await;
+        let got = clock::now();
+        redis::cmd("DEL").arg("raw:lease").exec_async(&mut self.connection).await.expect("deleted");
+        got
+    }
+
+    async fn hold(&mut self, _server: &Redis, call: impl FnOnce()) {
+        self.take_now().await;
+        call();
+    }
+
+    async fn give(&mut self) {
+        let mut call = self.release.key("raw:lease");
+        let call = call.arg("raw:free").arg(std::process::id());
+        let heard: i64 = call.invoke_async(&mut self.connection).await.expect("released");
+        assert_eq!(heard, 2, "both subscribers hear");
+    }
+}
+
+/// The process of the candidate: takes the lease once for each line that it is told, and tells when it got it.
+async fn candidate(mut hands: impl Hands) {
+    let (told, mut lines) = mpsc::unbounded();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().all(|line| line.is_ok() && told.unbounded_send(()).is_ok())
+    });
+    println!("ready");
+    while lines.next().await.is_some() {
+        println!("{}", hands.take().await.as_nanos());
+    }
+}
+
+/// One that gives the lease back here, and a candidate in another process.
+struct Pair<H> {
+    hands: H,
+    to_child: ChildStdin,
+    lines: mpsc::UnboundedReceiver<String>,
+    _child: Processes,
+}
+
+impl<H: Hands> Pair<H> {
+    async fn new(server: &Redis, threads: &str, what: &str, hands: H) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
+            .args(["--candidate", &server.url(), what, threads])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this program again");
+        let to_child = child.stdin.take().expect("a pipe");
+        let from_child = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (told, mut lines) = mpsc::unbounded();
+        std::thread::spawn(move || {
+            from_child.lines().map_while(Result::ok).all(|line| told.unbounded_send(line).is_ok())
+        });
+        assert_eq!(lines.next().await.as_deref(), Some("ready"));
+        Self { hands, to_child, lines, _child: Processes(vec![child]) }
+    }
+
+    /// From the call that gives the lease back to when the other process has it.
+    async fn hand_over(&mut self, server: &Redis) -> Duration {
+        let call = || writeln!(self.to_child, "take").expect("the candidate lives");
+        self.hands.hold(server, call).await;
+        // All rest, and processors and caches get cold.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let begin = clock::now();
+        self.hands.give().await;
+        let got = self.lines.next().await.expect("the candidate lives").parse().expect("a number");
+        Instant::from_nanos(got).saturating_since(begin)
+    }
+}
+
+async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
+    let tenure = connect(&server.url());
+    let ours = Ours { tenure: tenure.clone(), lease: None };
+    let mut ours = Pair::new(server, threads, "tenure", ours).await;
+    let mut raw = Pair::new(server, threads, "raw", Raw::new(&server.url()).await).await;
+    let (mut with_tenure, mut with_raw) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        with_tenure.push(ours.hand_over(server).await);
+        with_raw.push(raw.hand_over(server).await);
+    }
+    tenure.shutdown().await.expect("all given back");
+    let (with_tenure, with_raw) = (Quantiles::of(with_tenure), Quantiles::of(with_raw));
     println!(
-        "hand-over, {threads}, {rounds} rounds: tenure {ours}; raw {theirs}; medians 1 : {:.2}",
-        ours.half / theirs.half
+        "hand-over between processes, threads of each: {threads}, {rounds} rounds: tenure {with_tenure}; raw {with_raw}; medians {:.2} : 1",
+        with_tenure.half / with_raw.half
     );
 }
 
@@ -254,7 +371,7 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
             Renew { name: name.clone(), owner, token: *token, ttl, timeout }.into()
         })
         .collect();
-    let (connection, _pushes) = raw(server).await;
+    let (connection, _pushes) = raw(&server.url()).await;
     let hash = redis::Script::new(RENEW).get_hash().to_owned();
     let _: String = redis::cmd("SCRIPT")
         .arg("LOAD")
@@ -385,14 +502,14 @@ fn count(server: &Redis, first: First<'_>, handles: usize, hand_overs: usize, wh
     let traffic = Traffic::default();
     // No other script has as many keys.
     let acquire = "\"evalsha\" \"";
-    let of_four = "\" \"4\" \"tenure:crowd\"";
+    let of_three = "\" \"3\" \"tenure:crowd\"";
     let mut monitor = server.client();
     first.release_once_all_wait(handles);
     monitor.command(&["MONITOR"]).ok();
     let begin = clock::now();
     while traffic.ends.load(Relaxed) < hand_overs as u64 {
         let line = monitor.read().expect("the server works").text().to_ascii_lowercase();
-        if line.contains(acquire) && line.contains(of_four) {
+        if line.contains(acquire) && line.contains(of_three) {
             traffic.acquires.fetch_add(1, Relaxed);
         } else if line.contains("lua] \"del\" \"tenure:crowd\"") {
             traffic.ends.fetch_add(1, Relaxed);
