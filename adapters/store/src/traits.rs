@@ -445,7 +445,12 @@ impl<S: SimpleStore> Store for S {
         SimpleStore::limits(self)
     }
 
-    async fn execute(&self, batch: Vec<Operation>, mut replies: Replies) {
+    async fn execute(&self, mut batch: Vec<Operation>, mut replies: Replies) {
+        if batch.len() == 1
+            && let Some(operation) = batch.pop()
+        {
+            return replies.deliver(0, run(self, operation).await);
+        }
         let mut waiting = in_order_by_subject(batch).into_iter();
         let mut running: FuturesUnordered<_> =
             waiting.by_ref().take(MOST_AT_ONCE).map(|queue| run_first(self, queue)).collect();
@@ -546,15 +551,19 @@ fn in_order_by_subject(batch: Vec<Operation>) -> Vec<Queue> {
 /// Runs the first operation of a queue; gives its place in the batch, its outcome and the rest of the queue.
 async fn run_first<S: SimpleStore>(store: &S, mut queue: Queue) -> Option<(usize, Outcome, Queue)> {
     let (index, operation) = queue.pop_front()?;
-    let outcome = match operation {
+    Some((index, run(store, operation).await, queue))
+}
+
+/// Runs one operation.
+async fn run<S: SimpleStore>(store: &S, operation: Operation) -> Outcome {
+    match operation {
         Operation::Acquire(request) => store.acquire(request).await.map(Answer::Acquire),
         Operation::Renew(request) => store.renew(request).await.map(Answer::Renew),
         Operation::Release(request) => store.release(request).await.map(Answer::Release),
         Operation::Timer(request) => store.timer(request).await.map(Answer::Timer),
         Operation::Heartbeat(beat) => store.heartbeat(beat).await.map(Answer::Heartbeat),
         Operation::Leave(leave) => store.leave(leave).await.map(|()| Answer::Leave),
-    };
-    Some((index, outcome, queue))
+    }
 }
 
 #[cfg(test)]
