@@ -2,6 +2,7 @@
 
 #![cfg(feature = "tokio")]
 
+#[macro_use]
 mod common;
 
 use std::collections::BTreeSet;
@@ -9,9 +10,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use common::{At, Runtime, shared, shared_cluster, until};
+use common::{At, Candidate, Runtime, shared, shared_cluster, until};
+use tenure_driver::{Builder, Tenure};
+use tenure_redis::RedisStore;
 use tenure_servers::{Cluster, Flavour, LIMIT, Redis};
+use tenure_store::{Eviction, Released, Renewed, Store, StoreErrorKind, clock};
+use tenure_tokio::Tokio;
 
 /// A file of the repository.
 fn file(path: &str) -> PathBuf {
@@ -158,16 +164,7 @@ macro_rules! much_works {
 }
 
 mod needs_redis {
-    use std::time::Duration;
-
-    use tenure_driver::{Builder, Tenure};
-    use tenure_redis::RedisStore;
-    use tenure_store::core::LeaseName;
-    use tenure_store::{Released, Renewed, Store, StoreErrorKind, clock};
-    use tenure_tokio::Tokio;
-
     use super::*;
-    use crate::common::Candidate;
 
     mod everything_works {
         use super::*;
@@ -181,76 +178,6 @@ mod needs_redis {
         use super::*;
 
         much_works!(as_the_user_of_the_guide_in_a_cluster(Flavour::Redis), "needs redis");
-    }
-
-    #[test]
-    #[ignore = "needs redis"]
-    fn keys_of_another_prefix_are_out_of_reach() {
-        let at = as_the_user_of_the_guide(Flavour::Redis);
-        let store = at.open("others");
-        let error = at.runtime.block_on(Candidate::new("backup", 1).tries(&store)).unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
-        assert!(error.message.to_ascii_lowercase().contains("permission"), "{error}");
-        assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
-    }
-
-    /// A user who may do what leases take at one server, and nothing else.
-    fn as_a_user_with_few_rights() -> At<Redis> {
-        let server = Redis::start();
-        let channels = ["&tenure!*", "+publish", "+subscribe", "+unsubscribe"]
-            .map(|word| word.replace("tenure", "test-*"));
-        let others = ["+scan", "+info", "+select", "+cluster|slots", "+asking"];
-        let without: Vec<_> = channels.iter().map(|word| &**word).chain(others).collect();
-        make_user(&server, "poor", &without);
-        let url = format!("redis://poor:secret@{}", server.address());
-        At { runtime: Runtime::tokio(), url, server }
-    }
-
-    #[test]
-    #[ignore = "needs redis"]
-    fn without_channels_lists_and_warnings_leases_go_on() {
-        let at = as_a_user_with_few_rights();
-        let (store, name) = (at.open("test-poor"), LeaseName::new("backup").unwrap());
-        at.runtime.block_on(async {
-            let (one, other) = (Candidate::new("backup", 1), Candidate::new("backup", 2));
-            let token = one.gets(&store).await;
-            assert_eq!(one.renews(&store, token).await, Renewed::Renewed);
-            let holder = other.is_refused(&store).await;
-            assert!(
-                holder.remaining.is_some_and(|time| time > Duration::ZERO),
-                "by which a waiter sleeps: {holder:?}"
-            );
-            assert!(store.inspect(name.clone()).await.unwrap().is_some());
-            for (what, error) in [
-                ("subscribe", store.watch(name.clone()).await.unwrap_err()),
-                ("scan", store.list(None, 10).await.unwrap_err()),
-            ] {
-                assert_eq!(error.kind, StoreErrorKind::Rejected, "{what}: {error}");
-                assert!(error.message.to_ascii_lowercase().contains(what), "{what}: {error}");
-            }
-            assert!(matches!(one.releases(&store, token).await, Released::Released { .. }));
-            let next = other.gets(&store).await;
-            assert!(next > token);
-        });
-    }
-
-    #[test]
-    #[ignore = "needs redis"]
-    fn without_channels_who_waits_gets_the_lease_when_the_ttl_is_over() {
-        let at = as_a_user_with_few_rights();
-        at.runtime.block_on(async {
-            let ttl = Duration::from_secs(1);
-            let begun = clock::now();
-            // Of a process that dies at once: nobody renews.
-            let token = Candidate::new("backup", 1).ttl(ttl).gets(&at.open("test-poor")).await;
-            let waits: Tenure = Builder::new(Tokio::current()).store(at.open("test-poor")).start().unwrap();
-            let lease =
-                tokio::time::timeout(LIMIT, waits.acquire("backup")).await.expect("it is granted").unwrap();
-            assert!(clock::now().saturating_since(begun) >= ttl);
-            assert!(lease.token() > token);
-            lease.release().await.unwrap();
-            waits.shutdown().await.unwrap();
-        });
     }
 
     #[test]
@@ -283,5 +210,103 @@ mod needs_valkey {
         use super::*;
 
         much_works!(as_the_user_of_the_guide(Flavour::Valkey), "needs valkey");
+    }
+}
+
+mod with_less {
+    use super::*;
+
+    /// Stores of a user at a server of its own who lacks some of the rights of the guide.
+    fn as_a_user_without(flavour: Flavour, rights: &[&str]) -> At<Redis> {
+        let server = Redis::of(flavour);
+        make_user(&server, "poor", rights);
+        let url = format!("redis://poor:secret@{}", server.address());
+        At { runtime: Runtime::tokio(), url, server }
+    }
+
+    /// What takes part in waking those who wait.
+    const CHANNELS: [&str; 4] = ["&test-*!*", "+publish", "+subscribe", "+unsubscribe"];
+
+    fn without_channels_lists_and_warnings_leases_go_on(flavour: Flavour) {
+        let others = ["+scan", "+info", "+select", "+cluster|slots", "+asking"];
+        let at = as_a_user_without(flavour, &[&CHANNELS[..], &others].concat());
+        let (store, waits) = (at.open("test-poor"), at.open("test-poor"));
+        at.runtime.block_on(async {
+            let (one, other) = (Candidate::new("backup", 1), Candidate::new("backup", 2));
+            let token = one.gets(&store).await;
+            assert_eq!(one.renews(&store, token).await, Renewed::Renewed);
+            assert!(store.inspect(one.name.clone()).await.unwrap().is_some());
+            for (right, error) in [
+                ("+subscribe", waits.watch(one.name.clone()).await.unwrap_err()),
+                ("+scan", store.list(None, 10).await.unwrap_err()),
+            ] {
+                assert_eq!(error.kind, StoreErrorKind::Rejected, "{right}: {error}");
+                assert!(error.message.contains(right), "{right}: {error}");
+            }
+            let holder = other.is_refused(&waits).await;
+            assert!(
+                holder.remaining.is_some_and(|time| time > Duration::ZERO),
+                "until then it waits: {holder:?}"
+            );
+            let nobody = Released::Released { others_chosen: false };
+            assert_eq!(one.releases(&store, token).await, nobody, "who can't hear is not chosen");
+            assert!(other.gets(&waits).await > token);
+            assert_eq!(at.server.keys(), ["test-poor!token", "test-poor:backup"], "nor is it registered");
+        });
+    }
+
+    fn without_channels_who_waits_gets_the_lease_when_the_ttl_is_over(flavour: Flavour) {
+        let at = as_a_user_without(flavour, &CHANNELS);
+        at.runtime.block_on(async {
+            let ttl = Duration::from_secs(1);
+            let begun = clock::now();
+            // Of a process that dies at once: nobody renews.
+            let token = Candidate::new("backup", 1).ttl(ttl).gets(&at.open("test-poor")).await;
+            let waits: Tenure = Builder::new(Tokio::current()).store(at.open("test-poor")).start().unwrap();
+            let granted = tokio::time::timeout(LIMIT, waits.acquire("backup")).await;
+            let lease = granted.expect("it is granted").unwrap();
+            assert!(clock::now().saturating_since(begun) >= ttl);
+            assert!(lease.token() > token);
+            lease.release().await.unwrap();
+            waits.shutdown().await.unwrap();
+        });
+    }
+
+    fn who_may_not_ask_for_the_time_can_still_evict_and_release(flavour: Flavour) {
+        let may_not = as_a_user_without(flavour, &["+time"]);
+        let may_all = At { runtime: Runtime::tokio(), url: may_not.server.url(), server: () };
+        may_all.runtime.block_on(async {
+            let prefix = "test-poor";
+            let (store, limited, waits) = (may_all.open(prefix), may_not.open(prefix), may_all.open(prefix));
+            let ours = Candidate::new("a", 1);
+            // What is done is not said to have failed.
+            for round in 0..2 {
+                let token = ours.gets(&store).await;
+                waits.watch(ours.name.clone()).await.unwrap();
+                if round == 0 {
+                    assert!(limited.evict(ours.name.clone(), Eviction::Delete).await.unwrap().is_some());
+                } else {
+                    let released = ours.releases(&limited, token).await;
+                    assert_eq!(released, Released::Released { others_chosen: true });
+                }
+                assert_eq!(store.inspect(ours.name.clone()).await, Ok(None));
+            }
+        });
+    }
+
+    fn keys_of_another_prefix_are_out_of_reach(flavour: Flavour) {
+        let at = as_the_user_of_the_guide(flavour);
+        let store = at.open("others");
+        let error = at.runtime.block_on(Candidate::new("backup", 1).tries(&store)).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
+        assert!(error.message.to_ascii_lowercase().contains("permission"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+    }
+
+    on_both! {
+        without_channels_lists_and_warnings_leases_go_on
+        without_channels_who_waits_gets_the_lease_when_the_ttl_is_over
+        who_may_not_ask_for_the_time_can_still_evict_and_release
+        keys_of_another_prefix_are_out_of_reach
     }
 }
