@@ -1,5 +1,7 @@
-use tenure_core::{Acquisition, Identity, Incarnation, Overlap};
-use tenure_store::{StoreTime, TickClaim, TimerAct, TimerAnswer};
+use std::time::Duration;
+
+use tenure_core::{Acquisition, Identity, Incarnation, Overlap, Timestamp};
+use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer};
 
 use super::*;
 
