@@ -124,7 +124,10 @@ pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
         "TRYAGAIN" | "CLUSTERDOWN" => StoreError::transient(format!(
             "{at}; slots are moving or a node has failed: see `CLUSTER INFO` if it lasts"
         )),
-        "MOVED" | "ASK" => StoreError::transient(format!("{at}; the key is kept by another node")),
+        "MOVED" => StoreError::transient(format!("{at}; the key is kept by another node")),
+        "ASK" => StoreError::transient(format!(
+            "{at}; the key is being moved to another node, where it can be had meanwhile only with the permission +asking"
+        )),
         "READONLY" => StoreError::transient(format!(
             "{at}; this is a replica: connect to the primary, or through Sentinel, which follows it"
         )),

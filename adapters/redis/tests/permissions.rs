@@ -201,6 +201,29 @@ mod needs_redis {
             until("the new right to count", async || candidate.tries(&store).await.ok()).await;
         });
     }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn without_asking_a_slot_that_moves_is_out_of_reach_until_it_has_moved() {
+        let cluster = Cluster::start(2);
+        cluster.nodes().iter().for_each(|node| make_user(node, "lost", &["+asking"]));
+        let url = format!("redis://lost:secret@{}?prefix=test-lost", cluster.nodes()[0].address());
+        let store = RedisStore::from_url(&url).unwrap();
+        Runtime::tokio().block_on(async {
+            let candidate = Candidate::new("backup", 1);
+            let token = candidate.gets(&store).await;
+            let slot = cluster.slot(&cluster.keys()[0]);
+            let from = cluster.owner(slot);
+            let to = 1 - from;
+            cluster.begin_move(slot, from, to);
+            while cluster.move_keys(slot, from, to, 1000) > 0 {}
+            let error = candidate.tries(&store).await.unwrap_err();
+            assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+            assert!(error.message.contains("+asking"), "{error}");
+            cluster.finish_move(slot, from, to);
+            assert_eq!(candidate.gets(&store).await, token, "a confirmation");
+        });
+    }
 }
 
 mod needs_valkey {
