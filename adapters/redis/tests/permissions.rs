@@ -129,7 +129,7 @@ fn as_the_user_of_the_guide_in_a_cluster(flavour: Flavour) -> At<Arc<Cluster>> {
     At { runtime: Runtime::tokio(), url, server }
 }
 
-/// Properties for which all that the user may do is done.
+/// Properties that together use all commands of the list but `ping`, `select` and `asking`.
 macro_rules! much_works {
     ($harness:expr, $needs:literal) => {
         much_works! { $harness, $needs,
