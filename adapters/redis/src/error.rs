@@ -105,6 +105,13 @@ pub(crate) fn wants_another_connection(answer: &ServerError) -> bool {
     matches!(code(answer), "READONLY" | "MASTERDOWN" | "NOAUTH")
 }
 
+/// Whether a server took nobody in, or not who was given.
+pub(crate) fn wants_another_login(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed
+        || ServerError::try_from(error.clone())
+            .is_ok_and(|answer| matches!(code(&answer), "NOAUTH" | "WRONGPASS"))
+}
+
 /// An answer that says that it was not done.
 pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
     let code = code(answer);
@@ -117,7 +124,10 @@ pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
         "TRYAGAIN" | "CLUSTERDOWN" => StoreError::transient(format!(
             "{at}; slots are moving or a node has failed: see `CLUSTER INFO` if it lasts"
         )),
-        "MOVED" | "ASK" => StoreError::transient(format!("{at}; the key is kept by another node")),
+        "MOVED" => StoreError::transient(format!("{at}; the key is kept by another node")),
+        "ASK" => StoreError::transient(format!(
+            "{at}; the key is being moved to another node, where it can be had meanwhile only with the permission +asking"
+        )),
         "READONLY" => StoreError::transient(format!(
             "{at}; this is a replica: connect to the primary, or through Sentinel, which follows it"
         )),
@@ -135,7 +145,7 @@ pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
         "BUSY" | "UNKILLABLE" => StoreError::transient(format!(
             "{at}; a script of somebody runs there without end: `SCRIPT KILL` ends it"
         )),
-        "NOAUTH" => StoreError::rejected(format!("{at}; the server wants a password: give one in the URL")),
+        "NOAUTH" => StoreError::rejected(format!("{at}; it wants a password, and none was given")),
         "WRONGPASS" => StoreError::rejected(format!("{at}; check the user and the password")),
         "NOPERM" => StoreError::rejected(format!("{at}; {NO_PERMISSION}")),
         "DENIED" => StoreError::rejected(format!(
@@ -195,15 +205,7 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
         // In the handshake only the choice of the database is put into the library's own words.
         ErrorKind::Server(_) => StoreError::rejected(says("; a Cluster has only database 0")),
         _ => match io.map(io::Error::kind) {
-            Some(io::ErrorKind::InvalidData) if error.to_string().contains("certificate") => {
-                StoreError::rejected(says(
-                    "; the certificate is not one that this program trusts for this name: give the authority \
-                     by ca=, or the name that it was made for",
-                ))
-            }
-            Some(io::ErrorKind::InvalidData) => {
-                StoreError::rejected(says("; TLS can't be agreed on: does the server speak it on this port?"))
-            }
+            Some(io::ErrorKind::InvalidData) => StoreError::rejected(says(mends_tls(io))),
             Some(io::ErrorKind::PermissionDenied) => {
                 StoreError::rejected(says("; may this user use the socket?"))
             }
@@ -226,6 +228,29 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
     match source.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
         Some(shared) => shared.downcast_ref(),
         None => source.downcast_ref(),
+    }
+}
+
+/// What to do about TLS that fails.
+fn mends_tls(error: Option<&io::Error>) -> &'static str {
+    use rustls::{AlertDescription, CertificateError as Problem, Error as Tls};
+    match error.and_then(|error| error.get_ref()?.downcast_ref()) {
+        Some(Tls::InvalidCertificate(Problem::Expired | Problem::ExpiredContext { .. })) => {
+            "; the server's certificate is over: renew it, unless it is this machine's clock that is wrong"
+        }
+        Some(Tls::InvalidCertificate(Problem::NotValidYet | Problem::NotValidYetContext { .. })) => {
+            "; the server's certificate does not count yet: is this machine's clock wrong?"
+        }
+        Some(Tls::InvalidCertificate(Problem::NotValidForName | Problem::NotValidForNameContext { .. })) => {
+            "; connect by a name that it has, or have the server show a certificate with this one"
+        }
+        Some(Tls::InvalidCertificate(_)) => {
+            "; the certificate is not one that this program trusts: give its authority by ca="
+        }
+        Some(Tls::AlertReceived(AlertDescription::CertificateRequired)) => {
+            "; the server wants a certificate: give one by cert=, with its key by key="
+        }
+        _ => "; TLS can't be agreed on: does the server speak it on this port?",
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, Value};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value};
 use tenure_store::{StoreError, StoreErrorKind, clock};
 
-use crate::error::{cant_connect, strange};
+use crate::error::{cant_connect, strange, wants_another_login};
 use crate::link::text;
 use crate::options::Endpoint;
 use crate::sleep::before;
@@ -90,7 +90,14 @@ impl Sentinels {
         // They have no databases, and the older ones only the older protocol.
         let info = sentinel.connection_info()?;
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_db(0);
-        let failed = |error| cant_connect(&sentinel.to_string(), &error);
+        let failed = |error: RedisError| {
+            let mut failed = cant_connect(&sentinel.to_string(), &error);
+            if wants_another_login(&error) {
+                // The URL's first password is that of the servers.
+                failed.message += " (for Sentinels it is sentinel_password_file= or sentinel_password_env=)";
+            }
+            failed
+        };
         let client = Client::open(info.set_redis_settings(settings)).map_err(failed)?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut connection =

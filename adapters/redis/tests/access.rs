@@ -5,11 +5,12 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use common::{Candidate, Runtime};
 use tenure_redis::RedisStore;
-use tenure_servers::{Config, Proxy, Redis};
+use tenure_servers::{Config, Proxy, Redis, Sentinel};
 use tenure_store::core::LeaseName;
 use tenure_store::{Store, StoreError, StoreErrorKind, clock};
 
@@ -115,15 +116,73 @@ mod needs_redis {
 
     #[test]
     #[ignore = "needs redis"]
+    fn a_certificate_that_is_over_or_for_another_host_is_refused_with_what_to_do() {
+        let server = Redis::with(Config::new().tls());
+        let certificates = server.certificates();
+        let show =
+            |file: &Path| server.command(&["CONFIG", "SET", "tls-cert-file", file.to_str().unwrap()]).ok();
+        let at = format!("localhost:{}?ca={}", server.tls_port(), certificates.ca.display());
+        show(&certificates.expired);
+        is_refused(&format!("rediss://:s3cret@{at}"), &["certificate expired", "renew it", "clock"]);
+        show(&certificates.elsewhere);
+        is_refused(
+            &format!("rediss://:s3cret@{at}"),
+            &["not valid for name \"localhost\"", "elsewhere.example", "connect by a name that it has"],
+        );
+        show(&certificates.server);
+        works(&format!("rediss://{at}"));
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
     fn mutual_tls_takes_a_certificate_of_ours() {
         let server = Redis::with(Config::new().mutual_tls());
         let (port, certificates) = (server.tls_port(), server.certificates());
         let ca = certificates.ca.display();
         let (certificate, key) = (certificates.client.display(), certificates.client_key.display());
         works(&format!("rediss://localhost:{port}?ca={ca}&cert={certificate}&key={key}"));
-        let runtime = Runtime::tokio();
-        let error = look(&runtime, &format!("rediss://localhost:{port}?ca={ca}")).unwrap_err();
-        assert!(error.message.contains("ertificate"), "{error}");
+        is_refused(&format!("rediss://localhost:{port}?ca={ca}"), &["certificaterequired", "cert="]);
+    }
+
+    /// Sentinels on these ports, and the service that they watch.
+    fn sentinels(ports: &[u16], service: &str) -> String {
+        let hosts: Vec<_> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("{}/{service}", hosts.join(","))
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn sentinels_have_a_password_of_their_own() {
+        let passwords = Config::new().password("s3cret-server").sentinel_password("s3cret-sentinel");
+        let sentinel = Sentinel::with(&passwords, 1, false);
+        let at = sentinels(&sentinel.sentinel_ports(), sentinel.name());
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, name).unwrap();
+            format!("sentinel_password_file={}", path.display())
+        };
+        let (right, wrong) = (file("s3cret-sentinel"), file("s3cret-server"));
+        works(&format!("redis+sentinel://:s3cret-server@{at}?{right}"));
+        let own = "sentinel_password";
+        is_refused(&format!("redis+sentinel://:s3cret-server@{at}"), &["no sentinel", "noauth", own]);
+        is_refused(
+            &format!("redis+sentinel://:s3cret-server@{at}?{wrong}"),
+            &["no sentinel", "authentication", own],
+        );
+        // Each is told only its own: the server's complaint is not that of a Sentinel.
+        is_refused(&format!("redis+sentinel://:s3cret-sentinel@{at}?{right}"), &["wrongpass"]);
+        is_refused(&format!("redis+sentinel://{at}?{right}"), &["noauth"]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn tls_leads_to_sentinels_and_to_the_primary_that_they_name() {
+        let sentinel = Sentinel::with(&Config::new().tls(), 1, false);
+        let at = sentinels(&sentinel.sentinel_tls_ports(), sentinel.name());
+        let ca = sentinel.primary().certificates().ca.display();
+        works(&format!("rediss+sentinel://{at}?ca={ca}"));
+        is_refused(&format!("rediss+sentinel://{at}"), &["no sentinel", "certificate"]);
     }
 
     #[test]

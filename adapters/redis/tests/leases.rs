@@ -1,5 +1,6 @@
 //! Leases on real servers: beside programs that know nothing of Tenure, and on servers that are full or empty.
 
+#[macro_use]
 mod common;
 
 /// What a program does that locks with plain commands: `SET NX PX`, and scripts that check the owner.
@@ -24,17 +25,6 @@ mod plain {
     }
 }
 
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod needs_redis {
-            $(#[test] #[ignore = "needs redis"] fn $test() { super::$test(tenure_servers::Flavour::Redis); })*
-        }
-        mod needs_valkey {
-            $(#[test] #[ignore = "needs valkey"] fn $test() { super::$test(tenure_servers::Flavour::Valkey); })*
-        }
-    };
-}
-
 on_both! {
     a_program_that_locks_with_plain_commands_and_we_exclude_each_other
     a_value_without_a_ttl_is_refused_and_named
@@ -44,15 +34,12 @@ on_both! {
     no_token_is_made_out_of_a_high_water_that_is_none
     a_full_server_lets_holders_renew_and_release_and_takes_no_new_ones
     nothing_without_a_ttl_is_left_but_the_high_water
-    a_user_with_the_documented_rights_can_do_everything
-    who_may_not_listen_can_still_hold
     an_evicted_lease_keeps_its_ttl_and_what_has_none_is_only_deleted
     a_record_of_a_newer_format_is_held_and_says_so
     what_is_renewed_lives_as_long_as_was_asked_for
     ten_thousand_leases_that_are_over_leave_the_server_as_it_was
     one_renewal_that_has_no_time_left_does_not_fail_those_beside_it
     who_waits_for_a_key_that_lasts_for_ages_is_told_so
-    who_may_not_ask_for_the_time_can_still_evict_and_release
 }
 
 use std::time::Duration;
@@ -362,63 +349,6 @@ fn nothing_without_a_ttl_is_left_but_the_high_water(flavour: Flavour) {
     tenure_servers::eventually("everything to be over", left);
 }
 
-/// What a user needs, as the documentation lists it.
-const RIGHTS: &str = "on >secret resetchannels -@all +eval +evalsha +get +mget +set +del +pexpire +pttl +time +zadd \
-                      +zrange +zrem +hset +hget +hdel +publish +subscribe +unsubscribe +ping +hello ~app* &app*";
-
-fn a_user_with_the_documented_rights_can_do_everything(flavour: Flavour) {
-    let server = Redis::with(Config::new().flavour(flavour).user("limited", RIGHTS));
-    let url = format!("redis://limited:secret@127.0.0.1:{}", server.port());
-    let at = At { runtime: Runtime::tokio(), url, server };
-    at.runtime.block_on(async {
-        let (store, other) = (at.open("app"), at.open("app"));
-        let mut hints = other.hints().unwrap();
-        let (ours, waits) = (Candidate::new("a", 1), Candidate::new("a", 2));
-        let token = ours.gets(&store).await;
-        waits.is_refused(&other).await;
-        other.watch(ours.name.clone()).await.unwrap();
-        waits.is_refused(&other).await;
-        assert_eq!(ours.renews(&store, token).await, Renewed::Renewed);
-        assert!(store.inspect(ours.name.clone()).await.unwrap().is_some());
-        assert_eq!(ours.releases(&store, token).await, Released::Released { others_chosen: true });
-        assert!(common::hears(&mut hints, "a release", common::freed(&ours.name)).await, "it is chosen");
-        waits.gets(&other).await;
-        other.unwatch(ours.name.clone()).await;
-        assert!(store.evict(ours.name.clone(), Eviction::Replace).await.unwrap().is_some());
-        assert!(store.evict(ours.name.clone(), Eviction::Delete).await.unwrap().is_some());
-
-        let error = store.list(None, 10).await.unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Rejected);
-        assert!(error.message.contains("+scan"), "{error}");
-        at.server.command(&["ACL", "SETUSER", "limited", "+scan"]).ok();
-        ours.gets(&store).await;
-        assert_eq!(store.list(None, 10).await.unwrap().len(), 1);
-
-        let error = ours.tries(&at.open("elsewhere")).await.unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Rejected, "{error}");
-    });
-}
-
-fn who_may_not_listen_can_still_hold(flavour: Flavour) {
-    let rights = RIGHTS.replace(" &app*", "");
-    let server = Redis::with(Config::new().flavour(flavour).user("deaf", &rights));
-    let url = format!("redis://deaf:secret@127.0.0.1:{}", server.port());
-    let at = At { runtime: Runtime::tokio(), url, server };
-    at.runtime.block_on(async {
-        let (store, other) = (at.open("app"), at.open("app"));
-        let (ours, waits) = (Candidate::new("a", 1), Candidate::new("a", 2));
-        let token = ours.gets(&store).await;
-        let error = other.watch(ours.name.clone()).await.unwrap_err();
-        assert_eq!(error.kind, StoreErrorKind::Rejected);
-        assert!(error.message.contains("&prefix*"), "{error}");
-        waits.is_refused(&other).await;
-        let nobody = Released::Released { others_chosen: false };
-        assert_eq!(ours.releases(&store, token).await, nobody, "who can't hear is not chosen");
-        waits.gets(&other).await;
-        assert_eq!(at.server.keys(), ["app!token", "app:a"], "nor is it registered");
-    });
-}
-
 fn an_evicted_lease_keeps_its_ttl_and_what_has_none_is_only_deleted(flavour: Flavour) {
     let mut place = Place::new(flavour);
     let (key, endless) = (place.key("a"), place.key("endless"));
@@ -546,29 +476,5 @@ fn who_waits_for_a_key_that_lasts_for_ages_is_told_so(flavour: Flavour) {
         assert_eq!(candidate.is_refused(&store).await.owner, "worker");
         let lasts = at.server.command(&["PTTL", "p!waiters:a"]).integer();
         assert!((1..=8 * 24 * 3600 * 1000).contains(&lasts), "{lasts} ms");
-    });
-}
-
-fn who_may_not_ask_for_the_time_can_still_evict_and_release(flavour: Flavour) {
-    let rights = RIGHTS.replace(" +time", "");
-    let server = Redis::with(Config::new().flavour(flavour).user("timeless", &rights));
-    let (all, url) = (server.url(), format!("redis://timeless:secret@127.0.0.1:{}", server.port()));
-    let may_all = At { runtime: Runtime::tokio(), url: all, server };
-    let may_not = At { runtime: Runtime::tokio(), url, server: () };
-    may_all.runtime.block_on(async {
-        let (store, limited, waits) = (may_all.open("app"), may_not.open("app"), may_all.open("app"));
-        let ours = Candidate::new("a", 1);
-        // What is done is not said to have failed.
-        for round in 0..2 {
-            let token = ours.gets(&store).await;
-            waits.watch(ours.name.clone()).await.unwrap();
-            if round == 0 {
-                assert!(limited.evict(ours.name.clone(), Eviction::Delete).await.unwrap().is_some());
-            } else {
-                let released = ours.releases(&limited, token).await;
-                assert_eq!(released, Released::Released { others_chosen: true });
-            }
-            assert_eq!(store.inspect(ours.name.clone()).await, Ok(None));
-        }
     });
 }

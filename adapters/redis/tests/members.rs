@@ -1,18 +1,8 @@
 //! Members on real servers: what is kept of them, what is told of them when nobody does anything, and what is made of what
 //! was lost or damaged.
 
+#[macro_use]
 mod common;
-
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod needs_redis {
-            $(#[test] #[ignore = "needs redis"] fn $test() { super::$test(tenure_servers::Flavour::Redis); })*
-        }
-        mod needs_valkey {
-            $(#[test] #[ignore = "needs valkey"] fn $test() { super::$test(tenure_servers::Flavour::Valkey); })*
-        }
-    };
-}
 
 on_both! {
     a_heartbeat_takes_two_requests_and_brings_no_list_to_who_knows_it

@@ -1,17 +1,7 @@
 //! Timers, claims and the records of jobs on real servers: what is kept for how long, and what is made of what others left.
 
+#[macro_use]
 mod common;
-
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod needs_redis {
-            $(#[test] #[ignore = "needs redis"] fn $test() { super::$test(tenure_servers::Flavour::Redis); })*
-        }
-        mod needs_valkey {
-            $(#[test] #[ignore = "needs valkey"] fn $test() { super::$test(tenure_servers::Flavour::Valkey); })*
-        }
-    };
-}
 
 on_both! {
     a_timer_is_kept_for_more_than_a_year_after_it_was_last_of_interest

@@ -1,17 +1,7 @@
 //! What waiters hear on real servers, also when the connection is lost, and from programs that tell nobody.
 
+#[macro_use]
 mod common;
-
-macro_rules! on_both {
-    ($($test:ident)*) => {
-        mod needs_redis {
-            $(#[test] #[ignore = "needs redis"] fn $test() { super::$test(tenure_servers::Flavour::Redis); })*
-        }
-        mod needs_valkey {
-            $(#[test] #[ignore = "needs valkey"] fn $test() { super::$test(tenure_servers::Flavour::Valkey); })*
-        }
-    };
-}
 
 on_both! {
     a_release_between_a_failed_try_and_the_subscription_is_not_missed

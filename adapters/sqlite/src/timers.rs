@@ -21,9 +21,6 @@ const TIMER: &str =
 const CLAIM: &str =
     "tick, format, owner, token, boot, expires, ttl, begun, attempts, since, handle, early, host, pid, text";
 
-/// How long those wait who find a claim that can't be read, before they look again.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-
 /// A timer and its claims, loaded.
 #[derive(Debug)]
 struct Loaded {
@@ -140,7 +137,7 @@ impl Transaction<'_> {
                     // Of a newer format, or damaged: it is held, and not touched.
                     let tick = whole(row, 0).unwrap_or(u64::MAX);
                     unreadable.push(tick);
-                    record.claims.push(unreadable_claim(tick, self.now));
+                    record.claims.push(Claim::unreadable(tick, self.now));
                 }
             }
         }
@@ -308,21 +305,6 @@ impl ClaimRow {
             Ok(Self { claim, boot: row.get(4)?, handle, early: row.get(11)? })
         };
         read().map_err(|error| record::damaged(&error))
-    }
-}
-
-/// What a claim that can't be read counts as: held, by nobody who could ask.
-fn unreadable_claim(tick: u64, now: Instant) -> Claim {
-    Claim {
-        tick,
-        owner: String::new(),
-        token: Token::ZERO,
-        ttl: LOOK_AGAIN,
-        ends: now + LOOK_AGAIN,
-        begun: 1,
-        attempts: u32::MAX,
-        since: Timestamp::EPOCH,
-        metadata: Metadata::new(),
     }
 }
 

@@ -223,6 +223,26 @@ impl TimerRequest {
 }
 
 impl Claim {
+    /// How long those wait who find a claim that can't be read, before they look again.
+    const LOOK_AGAIN: Duration = Duration::from_secs(10);
+
+    /// What a claim that its adapter can't read counts as: held, by nobody who could ask. It has no owner and the token
+    /// zero; what the adapter keeps in its place is to be left alone.
+    #[must_use]
+    pub fn unreadable(tick: u64, now: Instant) -> Self {
+        Self {
+            tick,
+            owner: String::new(),
+            token: Token::ZERO,
+            ttl: Self::LOOK_AGAIN,
+            ends: now + Self::LOOK_AGAIN,
+            begun: 1,
+            attempts: u32::MAX,
+            since: Timestamp::EPOCH,
+            metadata: Metadata::new(),
+        }
+    }
+
     /// Whether its owner has ended it, and it waits for another attempt.
     fn is_given_back(&self) -> bool {
         self.ttl.is_zero()

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
+
+/// The year in which certificates end that are to be good.
+const LAST: i32 = 4096;
 
 /// An authority of one's own and what it has signed, as files in PEM.
 #[derive(Clone, Debug)]
@@ -18,6 +21,10 @@ pub struct Certificates {
     pub server: PathBuf,
     /// The server's key.
     pub server_key: PathBuf,
+    /// Another certificate for the server's key and the same hosts, whose time is over.
+    pub expired: PathBuf,
+    /// Another certificate for the server's key, for the host elsewhere.example.
+    pub elsewhere: PathBuf,
     /// A client's certificate.
     pub client: PathBuf,
     /// The client's key.
@@ -38,18 +45,19 @@ impl Certificates {
         let certificate = ca.self_signed(&ca_key).expect("an authority signs itself").pem();
         let issuer = Issuer::new(ca, ca_key);
 
-        let signed = |name, hosts: &[&str], purpose| {
+        let signed = |name, hosts: &[&str], key: &KeyPair, purpose, last| {
             let mut parameters = parameters(name, hosts);
             parameters.use_authority_key_identifier_extension = true;
             parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             parameters.extended_key_usages = vec![purpose];
-            let key = key();
-            let certificate = parameters.signed_by(&key, &issuer).expect("an authority signs others");
-            (certificate.pem(), key.serialize_pem())
+            parameters.not_after = date_time_ymd(last, 1, 1);
+            parameters.signed_by(key, &issuer).expect("an authority signs others").pem()
         };
-        let hosts = ["127.0.0.1", "::1", "localhost"];
-        let (server, server_key) = signed("a server", &hosts, ExtendedKeyUsagePurpose::ServerAuth);
-        let (client, client_key) = signed("a client", &["client"], ExtendedKeyUsagePurpose::ClientAuth);
+        let (server_key, client_key) = (key(), key());
+        let server =
+            |hosts, last| signed("a server", hosts, &server_key, ExtendedKeyUsagePurpose::ServerAuth, last);
+        let client = signed("a client", &["client"], &client_key, ExtendedKeyUsagePurpose::ClientAuth, LAST);
+        let here: &[&str] = &["127.0.0.1", "::1", "localhost"];
 
         let file = |name: &str, text: String| {
             let path = folder.join(name);
@@ -58,11 +66,25 @@ impl Certificates {
         };
         Self {
             ca: file("ca.pem", certificate),
-            server: file("server.pem", server),
-            server_key: file("server-key.pem", server_key),
+            server: file("server.pem", server(here, LAST)),
+            server_key: file("server-key.pem", server_key.serialize_pem()),
+            expired: file("expired.pem", server(here, 2001)),
+            elsewhere: file("elsewhere.pem", server(&["elsewhere.example"], LAST)),
             client: file("client.pem", client),
-            client_key: file("client-key.pem", client_key),
+            client_key: file("client-key.pem", client_key.serialize_pem()),
         }
+    }
+
+    /// Which setting of a server or a sentinel names which of the files.
+    pub(crate) fn settings(&self) -> [(&'static str, &Path); 5] {
+        [
+            ("tls-ca-cert-file", &self.ca),
+            ("tls-cert-file", &self.server),
+            ("tls-key-file", &self.server_key),
+            // What it shows to those that it connects to.
+            ("tls-client-cert-file", &self.client),
+            ("tls-client-key-file", &self.client_key),
+        ]
     }
 }
 

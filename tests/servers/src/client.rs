@@ -1,7 +1,7 @@
 //! A client of Redis that knows nothing of Tenure.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long a reply may take; a server that is frozen gives none.
@@ -27,6 +27,15 @@ impl Client {
         let client = Self { stream: BufReader::new(stream) };
         client.patience(PATIENCE);
         Ok(client)
+    }
+
+    /// Connects as the default user, who may have a password; `None` if nobody listens there.
+    pub(crate) fn connect_as(address: SocketAddr, password: Option<&str>) -> Option<Self> {
+        let mut client = Self::connect(address).ok()?;
+        if let Some(password) = password {
+            client.auth("", password).ok();
+        }
+        Some(client)
     }
 
     /// How long to wait for a reply from now on, instead of 30 seconds.

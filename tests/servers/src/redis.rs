@@ -80,9 +80,12 @@ pub struct Config {
     flavour: Flavour,
     arguments: Vec<String>,
     password: Option<String>,
+    sentinel_password: Option<String>,
     loopback6: bool,
     socket: bool,
     tls: bool,
+    /// Certificates that it shares with others; else it has its own.
+    certificates: Option<Certificates>,
 }
 
 impl Config {
@@ -109,6 +112,14 @@ impl Config {
         self.flavour
     }
 
+    pub(crate) fn chosen_sentinel_password(&self) -> Option<&str> {
+        self.sentinel_password.as_deref()
+    }
+
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls
+    }
+
     /// With a setting as its configuration file would have it, such as `.set("maxmemory", "4mb")`; a value is one
     /// argument or several, parted by spaces, unless it is empty.
     #[must_use]
@@ -126,6 +137,13 @@ impl Config {
     pub fn password(mut self, password: &str) -> Self {
         self.arguments.extend(["--requirepass".to_owned(), password.to_owned()]);
         self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The sentinels that watch it have this password.
+    #[must_use]
+    pub fn sentinel_password(mut self, password: &str) -> Self {
+        self.sentinel_password = Some(password.to_owned());
         self
     }
 
@@ -162,6 +180,37 @@ impl Config {
     pub fn mutual_tls(mut self) -> Self {
         self.tls = true;
         self.set("tls-auth-clients", "yes")
+    }
+
+    /// One of several that stand in for each other: they log in to one another, and by TLS if they have it, with
+    /// certificates of one authority, which are made in this folder.
+    pub(crate) fn replicated(mut self, folder: &Path) -> Self {
+        if let Some(password) = self.password.clone() {
+            self.arguments.extend(["--masterauth".to_owned(), password]);
+        }
+        if self.tls {
+            self.certificates = Some(Certificates::within(folder));
+            self = self.set("tls-replication", "yes");
+        }
+        self
+    }
+
+    /// What the configuration file of a sentinel has that watches such servers under this name, on this port for TLS.
+    pub(crate) fn watched(&self, name: &str, tls_port: Option<u16>) -> String {
+        let mut text = String::new();
+        if let Some(password) = &self.password {
+            text += &format!("sentinel auth-pass {name} {password}\n");
+        }
+        if let Some(password) = &self.sentinel_password {
+            text += &format!("requirepass {password}\nsentinel sentinel-pass {password}\n");
+        }
+        if let (Some(certificates), Some(port)) = (&self.certificates, tls_port) {
+            text += &format!("tls-port {port}\ntls-replication yes\ntls-auth-clients optional\n");
+            for (setting, file) in certificates.settings() {
+                text += &format!("{setting} {}\n", file.display());
+            }
+        }
+        text
     }
 }
 
@@ -209,7 +258,8 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             let folder =
                 tempfile::Builder::new().prefix("tenure-redis-").tempdir().expect("a temporary folder");
-            let certificates = config.tls.then(|| Certificates::within(folder.path()));
+            let own = || Certificates::within(folder.path());
+            let certificates = config.tls.then(|| config.certificates.clone().unwrap_or_else(own));
             let tls_port = config.tls.then(Port::take);
             let program = Mutex::new(None);
             let redis =
@@ -255,9 +305,9 @@ impl Redis {
         }
         if let (Some(certificates), Some(port)) = (&self.certificates, &self.tls_port) {
             command.arg("--tls-port").arg(port.number.to_string());
-            command.arg("--tls-ca-cert-file").arg(&certificates.ca);
-            command.arg("--tls-cert-file").arg(&certificates.server);
-            command.arg("--tls-key-file").arg(&certificates.server_key);
+            for (setting, file) in certificates.settings() {
+                command.arg(format!("--{setting}")).arg(file);
+            }
         }
         command.args(&self.config.arguments);
         command
@@ -283,6 +333,11 @@ impl Redis {
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.tls_port.as_ref().expect("with TLS").number
+    }
+
+    /// Its port for the servers and sentinels that it is replicated with.
+    pub(crate) fn port_among_others(&self) -> u16 {
+        self.tls_port.as_ref().unwrap_or(&self.port).number
     }
 
     /// The certificates for TLS.
@@ -335,11 +390,12 @@ impl Redis {
     /// If the server is down.
     #[must_use]
     pub fn client(&self) -> Client {
-        let mut client = Client::connect(self.address()).expect("the server is up");
-        if let Some(password) = &self.config.password {
-            client.auth("", password).ok();
-        }
-        client
+        self.try_client().expect("the server is up")
+    }
+
+    /// The same; `None` if the server is down.
+    pub(crate) fn try_client(&self) -> Option<Client> {
+        Client::connect_as(self.address(), self.config.password.as_deref())
     }
 
     /// The reply to one command, on a connection of its own.

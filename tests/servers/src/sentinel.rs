@@ -41,6 +41,8 @@ pub struct Sentinel {
 struct Watcher {
     flavour: Flavour,
     port: Port,
+    tls_port: Option<Port>,
+    password: Option<String>,
     configuration: PathBuf,
     log: PathBuf,
     /// `None` while it is down.
@@ -66,14 +68,18 @@ impl Sentinel {
         Self::with(&Config::new(), 1, true)
     }
 
-    /// A primary with so many replicas, each a server like this, which has no password. Everybody but the
-    /// [`direct`](Self::direct) client reaches the primary through a proxy, if there is to be one.
+    /// A primary with so many replicas, each a server like this; if they have TLS the sentinels have it, too, and all
+    /// use it among themselves. Everybody but the [`direct`](Self::direct) client reaches the primary through a proxy,
+    /// if there is to be one, which passes no TLS on.
     #[must_use]
     pub fn with(config: &Config, replicas: usize, proxy: bool) -> Self {
+        let folder =
+            tempfile::Builder::new().prefix("tenure-sentinel-").tempdir().expect("a temporary folder");
+        let config = &config.clone().replicated(folder.path());
         // A server that a proxy is in front of has to announce the proxy's port, which is known when the server is.
         let primary = Redis::with(config.clone());
         let proxy = proxy.then(|| Proxy::to(primary.address()));
-        let known = proxy.as_ref().map_or_else(|| primary.address(), Proxy::address);
+        let known = proxy.as_ref().map_or_else(|| among_others(&primary), Proxy::address);
         if let Some(proxy) = &proxy {
             primary.command(&["CONFIG", "SET", "replica-announce-port", &proxy.port().to_string()]).ok();
         }
@@ -86,22 +92,21 @@ impl Sentinel {
             eventually("a replica to follow", || (replica.info("master_link_status") == "up").then_some(()));
         }
 
-        let folder =
-            tempfile::Builder::new().prefix("tenure-sentinel-").tempdir().expect("a temporary folder");
-        let flavour = config.chosen_flavour();
-        let ports: Vec<_> = (0..SENTINELS).map(|_| Port::take()).collect();
-        let numbers: Vec<_> = ports.iter().map(|port| port.number).collect();
-        let sentinels: Vec<_> = ports
-            .into_iter()
-            .enumerate()
-            .map(|(index, port)| {
-                let configuration = folder.path().join(format!("{index}.conf"));
-                let text = configuration_of(index, &numbers, known, &replicas);
-                fs::write(&configuration, text).expect("the folder can be written to");
-                let log = folder.path().join(format!("{index}.log"));
-                Watcher { flavour, port, configuration, log, program: Mutex::new(None) }
-            })
-            .collect();
+        let watcher = |index| Watcher {
+            flavour: config.chosen_flavour(),
+            port: Port::take(),
+            tls_port: config.has_tls().then(Port::take),
+            password: config.chosen_sentinel_password().map(str::to_owned),
+            configuration: folder.path().join(format!("{index}.conf")),
+            log: folder.path().join(format!("{index}.log")),
+            program: Mutex::new(None),
+        };
+        let sentinels: Vec<_> = (0..SENTINELS).map(watcher).collect();
+        for (index, sentinel) in sentinels.iter().enumerate() {
+            let text = configuration_of(index, &sentinels, known, &replicas)
+                + &config.watched(NAME, sentinel.tls_port.as_ref().map(|port| port.number));
+            fs::write(&sentinel.configuration, text).expect("the folder can be written to");
+        }
         let mut servers = vec![primary];
         servers.extend(replicas);
         let this = Self { servers, sentinels, proxy, _folder: folder };
@@ -117,10 +122,16 @@ impl Sentinel {
         NAME
     }
 
-    /// The ports of the sentinels.
+    /// The ports of the sentinels for connections without TLS.
     #[must_use]
     pub fn sentinel_ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(|sentinel| sentinel.port.number).collect()
+    }
+
+    /// The ports of the sentinels for connections with TLS; none if they have none.
+    #[must_use]
+    pub fn sentinel_tls_ports(&self) -> Vec<u16> {
+        self.sentinels.iter().filter_map(|sentinel| Some(sentinel.tls_port.as_ref()?.number)).collect()
     }
 
     /// Where the sentinels say the primary is.
@@ -195,10 +206,9 @@ impl Sentinel {
             let primaries: Vec<_> = up.map(Watcher::primary).collect::<Option<_>>()?;
             let same = primaries.windows(2).all(|pair| pair[0] == pair[1]);
             let moved = same && *primaries.first()? != before;
-            (moved
-                && Client::connect(primaries[0]).ok()?.try_command(&["ROLE"]).ok()?.array()[0].clone().text()
-                    == "master")
-                .then_some(())
+            let primary = self.servers.iter().find(|server| self.known(server) == primaries[0])?;
+            let role = primary.try_client()?.try_command(&["ROLE"]).ok()?.array()[0].clone().text();
+            (moved && role == "master").then_some(())
         });
     }
 
@@ -264,9 +274,14 @@ impl Sentinel {
     fn known(&self, server: &Redis) -> SocketAddr {
         match &self.proxy {
             Some(proxy) if server.port() == self.servers[0].port() => proxy.address(),
-            _ => server.address(),
+            _ => among_others(server),
         }
     }
+}
+
+/// Where the other servers and the sentinels reach a server that no proxy is in front of.
+fn among_others(server: &Redis) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, server.port_among_others()).into()
 }
 
 impl Drop for Sentinel {
@@ -301,7 +316,7 @@ impl Watcher {
     }
 
     fn client(&self) -> Option<Client> {
-        Client::connect((Ipv4Addr::LOCALHOST, self.port.number)).ok()
+        Client::connect_as((Ipv4Addr::LOCALHOST, self.port.number).into(), self.password.as_deref())
     }
 
     fn primary(&self) -> Option<SocketAddr> {
@@ -316,7 +331,7 @@ impl Watcher {
 }
 
 /// What a sentinel knows when it begins: else it takes them seconds to find each other and the replicas.
-fn configuration_of(index: usize, ports: &[u16], primary: SocketAddr, replicas: &[Redis]) -> String {
+fn configuration_of(index: usize, sentinels: &[Watcher], primary: SocketAddr, replicas: &[Redis]) -> String {
     let identity = |index: usize| format!("{:040x}", index + 1);
     let (host, port) = (primary.ip(), primary.port());
     let mut text = format!(
@@ -325,13 +340,14 @@ fn configuration_of(index: usize, ports: &[u16], primary: SocketAddr, replicas: 
          sentinel monitor {NAME} {host} {port} {QUORUM}\n\
          sentinel down-after-milliseconds {NAME} 1000\n\
          sentinel failover-timeout {NAME} 3000\n",
-        ports[index],
+        sentinels[index].port.number,
         identity(index),
     );
     for replica in replicas {
-        text += &format!("sentinel known-replica {NAME} {host} {}\n", replica.port());
+        text += &format!("sentinel known-replica {NAME} {host} {}\n", replica.port_among_others());
     }
-    for (other, port) in ports.iter().enumerate().filter(|(other, _)| *other != index) {
+    for (other, sentinel) in sentinels.iter().enumerate().filter(|(other, _)| *other != index) {
+        let port = sentinel.tls_port.as_ref().unwrap_or(&sentinel.port).number;
         text += &format!("sentinel known-sentinel {NAME} {host} {port} {}\n", identity(other));
     }
     text

@@ -135,6 +135,33 @@ mod needs_redis {
 
     #[test]
     #[ignore = "needs redis"]
+    fn with_passwords_and_tls_the_replica_becomes_the_primary() {
+        let config = Config::new().tls().password("servers").sentinel_password("sentinels");
+        let sentinel = Sentinel::with(&config, 1, false);
+        let (before, address) = (sentinel.primary(), sentinel.primary_address());
+        assert_eq!(before.tls_port(), address.port());
+        assert_eq!(sentinel.sentinel_tls_ports().len(), 3);
+        for (port, password, other) in
+            [(before.port(), "servers", "sentinels"), (sentinel.sentinel_ports()[0], "sentinels", "servers")]
+        {
+            let mut client = Client::connect(("127.0.0.1", port)).unwrap();
+            assert!(client.auth("", other).error().starts_with("WRONGPASS"));
+            client.auth("", password).ok();
+        }
+        before.command(&["SET", "key", "value"]).ok();
+        reaches_the_replica(&sentinel, "key", "value");
+
+        sentinel.failover();
+        assert_ne!(sentinel.primary_address(), address);
+        assert_eq!(role(sentinel.primary()), "master");
+        sentinel.settled();
+        assert_eq!(role(before), "slave");
+        sentinel.primary().command(&["SET", "key", "other"]).ok();
+        reaches_the_replica(&sentinel, "key", "other");
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
     fn a_sentinel_that_is_gone_is_not_needed() {
         let sentinel = Sentinel::start();
         sentinel.kill_sentinel(2);

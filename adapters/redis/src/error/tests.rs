@@ -1,7 +1,7 @@
+use rustls::{AlertDescription, CertificateError};
 use tenure_store::StoreErrorKind::{self, Rejected, Transient, Unknown, Unsupported};
 
 use super::*;
-
 fn answer(line: &str) -> ServerError {
     match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
         Ok(Value::ServerError(answer)) => answer,
@@ -127,9 +127,29 @@ fn what_fails_before_anything_was_sent_has_its_class() {
     for (error, kind) in kinds {
         assert_eq!(cant_connect("10.0.0.1:6379", &error).kind, kind, "{error}");
     }
-    let told =
-        cant_connect("10.0.0.1:6379", &failing(io::ErrorKind::InvalidData, "invalid peer certificate: x"));
-    assert!(told.message.contains("the certificate is not one"), "{}", told.message);
+}
+
+#[test]
+fn of_a_certificate_it_is_told_what_to_do() {
+    let says = |error: rustls::Error| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        let error = cant_connect("10.0.0.1:6379", &error.into());
+        assert_eq!(error.kind, Rejected, "{error}");
+        error.message
+    };
+    for (problem, mend) in [
+        (CertificateError::Expired, "renew it"),
+        (CertificateError::NotValidYet, "clock"),
+        (CertificateError::NotValidForName, "a name that it has"),
+        (CertificateError::UnknownIssuer, "ca="),
+    ] {
+        let said = says(problem.into());
+        assert!(said.contains(mend), "{said}");
+    }
+    let wanted = says(rustls::Error::AlertReceived(AlertDescription::CertificateRequired));
+    assert!(wanted.contains("cert="), "{wanted}");
+    let none = says(rustls::Error::AlertReceived(AlertDescription::HandshakeFailure));
+    assert!(none.contains("on this port"), "{none}");
 }
 
 #[test]

@@ -10,16 +10,12 @@
 //! `next` is only there if something is staged. A claim that can't be read is kept as it stands, and counts as held.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
-use tenure_core::{Instant, NextSchedule, Tick, Timestamp, Token};
-use tenure_store::{Claim, Metadata, TimerRecord};
+use tenure_core::{Instant, NextSchedule, Tick, Token};
+use tenure_store::{Claim, TimerRecord};
 
 use crate::json::{Object, Unreadable, Writer, array};
-
-/// How long those wait who find a claim that can't be read, before they look again.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What stands in the place of the token that the server is yet to give. Within a text of JSON quotes are escaped, so
 /// that nothing that a user says looks like this.
@@ -67,7 +63,7 @@ pub(crate) fn read(bytes: &[u8], now: Instant) -> Result<Loaded, Unreadable> {
             Ok(claim) => record.claims.push(claim),
             Err(_) => {
                 let tick = value.get("tick").and_then(Value::as_u64).unwrap_or(u64::MAX);
-                record.claims.push(unreadable_claim(tick, now));
+                record.claims.push(Claim::unreadable(tick, now));
                 unreadable.push(value.clone());
             }
         }
@@ -94,21 +90,6 @@ fn read_claim(claim: &Object) -> Result<Claim, Unreadable> {
         since: claim.time("since")?,
         metadata: claim.metadata()?,
     })
-}
-
-/// What a claim that can't be read counts as: held, by nobody who could ask.
-fn unreadable_claim(tick: u64, now: Instant) -> Claim {
-    Claim {
-        tick,
-        owner: String::new(),
-        token: Token::ZERO,
-        ttl: LOOK_AGAIN,
-        ends: now + LOOK_AGAIN,
-        begun: 1,
-        attempts: u32::MAX,
-        since: Timestamp::EPOCH,
-        metadata: Metadata::new(),
-    }
 }
 
 /// Writes a record; a claim whose token is zero has just been granted.

@@ -1,6 +1,6 @@
 //! A server for all tests of a process, and stores on it that share nothing.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+#![allow(dead_code, unreachable_pub, unused_macros, reason = "each test uses some of it")]
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,6 +21,18 @@ use tenure_store::{
 
 /// How long an operation may take; the machine may be busy.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A test on Redis and on Valkey for each of these functions, which take the flavour.
+macro_rules! on_both {
+    ($($test:ident)*) => {
+        mod needs_redis {
+            $(#[test] #[ignore = "needs redis"] fn $test() { super::$test(tenure_servers::Flavour::Redis); })*
+        }
+        mod needs_valkey {
+            $(#[test] #[ignore = "needs valkey"] fn $test() { super::$test(tenure_servers::Flavour::Valkey); })*
+        }
+    };
+}
 
 /// The server of this flavour that all tests of this process share; it ends with the last of those that use it.
 pub fn shared(flavour: Flavour) -> Arc<Redis> {

@@ -1,5 +1,7 @@
-use tenure_core::{Acquisition, Identity, Incarnation, Overlap};
-use tenure_store::{StoreTime, TickClaim, TimerAct, TimerAnswer};
+use std::time::Duration;
+
+use tenure_core::{Acquisition, Identity, Incarnation, Overlap, Timestamp};
+use tenure_store::{Metadata, StoreTime, TickClaim, TimerAct, TimerAnswer};
 
 use super::*;
 
@@ -114,7 +116,7 @@ fn the_place_of_a_token_to_come_is_found_whatever_users_say() {
 #[test]
 fn a_claim_that_can_not_be_read_is_held_by_nobody_and_stays_as_it_stands() {
     let damaged = r#"{"v":1,"revision":1,"base":{"n":0,"at":0},"schedule":"every 1s","last":6,"claimed":6,
-        "claims":[{"tick":6,"owner":"a/1.1","token":1.5},7,{"tick":5,"owner":"","token":1}]}"#;
+        "claims":[{"tick":6,"owner":"a/1.1","token":1.8446744077441114e+19},7,{"tick":5,"owner":"","token":1}]}"#;
     let Loaded { record, unreadable } = read(damaged.as_bytes(), NOW).unwrap();
     assert_eq!(record.claims.iter().map(|claim| claim.tick).collect::<Vec<_>>(), [5, 6, u64::MAX]);
     let owner = Identity::new("a", Incarnation::new(1)).unwrap().owner(Acquisition(1));
@@ -133,6 +135,7 @@ fn a_claim_that_can_not_be_read_is_held_by_nobody_and_stays_as_it_stands() {
     assert!(matches!(answer, Ok(TimerAnswer::Held { .. })), "{answer:?}");
     let Written::Whole(text) = write(&record, &unreadable) else { panic!("nothing was granted") };
     assert_eq!(read(text.as_bytes(), NOW).unwrap().unreadable, unreadable);
+    assert!(text.contains("1.8446744077441114e+19"), "{text}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tenure_servers::{Cluster, LIMIT};
 use tenure_store::core::{LeaseName, Token};
 use tenure_store::{Acquired, Answer, Hint, Released, Store, StoreErrorKind, clock};
 
-use super::held::{Held, alike, all_renewed, hold, is_transient, renew, slot, woken};
+use super::held::{Held, alike, all_renewed, hold, is_transient, renew, slot};
 use crate::common::{At, Candidate, Runtime, TIMEOUT, after, freed, hears, prefix, run, run_batch};
 
 fn at() -> At<Cluster> {
@@ -141,34 +141,7 @@ fn release(candidate: &Candidate, token: Token) -> tenure_store::Operation {
 
 #[test]
 #[ignore = "needs redis"]
-fn a_waiter_hears_of_a_release_after_the_slot_was_moved() {
-    let at = at();
-    let (cluster, prefix) = (&at.server, prefix());
-    let (store, other) = (at.open(&prefix), at.open(&prefix));
-    at.runtime.block_on(async {
-        let mut hints = Store::hints(&other).unwrap();
-        let held = hold(&store, ["reports".to_owned()]).await;
-        let Held(candidate, token) = &held[0];
-        let waiter = Candidate::new("reports", 2);
-        other.watch(waiter.name.clone()).await.unwrap();
-        waiter.is_refused(&other).await;
-        let slot = slot(cluster, "reports");
-        let from = cluster.owner(slot);
-        cluster.move_slot(slot, from, (from + 2) % 3);
-        // Nothing is known of it until a request meets it; then it is listened to at the new place.
-        waiter.is_refused(&other).await;
-        hears(&mut hints, "a resync", |hint| matches!(hint, Hint::Resync).then_some(())).await;
-        waiter.is_refused(&other).await;
-        let released = candidate.releases(&store, *token).await;
-        assert_eq!(released, Released::Released { others_chosen: true });
-        hears(&mut hints, "the release", woken(&waiter.name)).await;
-        assert!(waiter.gets(&other).await > *token);
-    });
-}
-
-#[test]
-#[ignore = "needs redis"]
-fn what_is_listened_to_at_the_new_node_is_not_listened_to_at_the_old_one_any_more() {
+fn a_waiter_listens_at_the_node_that_a_slot_was_moved_to_and_at_the_old_one_no_more() {
     let at = at();
     let (cluster, prefix) = (&at.server, prefix());
     let (store, other) = (at.open(&prefix), at.open(&prefix));
@@ -181,13 +154,16 @@ fn what_is_listened_to_at_the_new_node_is_not_listened_to_at_the_old_one_any_mor
         let from = cluster.owner(slot);
         let to = (from + 1) % 3;
         cluster.move_slot(slot, from, to);
+        // Nothing is known of it until a request meets it; then it is listened to at the new place.
         waiter.is_refused(&other).await;
         hears(&mut hints, "a resync", |hint| matches!(hint, Hint::Resync).then_some(())).await;
         let channels = |node: usize| cluster.nodes()[node].command(&["PUBSUB", "CHANNELS"]).texts().len();
         assert_eq!((channels(from), channels(to)), (0, 1));
         let Held(candidate, token) = &held[0];
-        candidate.releases(&store, *token).await;
+        let released = candidate.releases(&store, *token).await;
+        assert_eq!(released, Released::Released { others_chosen: true });
         assert!(hears(&mut hints, "the release", freed(&waiter.name)).await);
+        assert!(waiter.gets(&other).await > *token);
         other.unwatch(waiter.name.clone()).await;
         assert_eq!((channels(from), channels(to)), (0, 0), "nothing is left behind");
     });
