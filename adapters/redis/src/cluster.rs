@@ -27,7 +27,7 @@ use self::slots::{Address, Places, redirect};
 use crate::connect::Way;
 use crate::error::{Cause, Failed, strange};
 use crate::greeting::Mode;
-use crate::node::Node;
+use crate::node::{Node, closed};
 use crate::options::Endpoint;
 use crate::sleep::before;
 use crate::tags::Route;
@@ -483,8 +483,4 @@ fn needed_in_a_cluster(failed: Failed) -> StoreError {
         error.message += "; in a Cluster the user needs the permission +cluster|slots";
     }
     error
-}
-
-fn closed() -> StoreError {
-    StoreError::rejected("the store was closed; open it again")
 }

@@ -350,6 +350,6 @@ fn no_runtime() -> StoreError {
     )
 }
 
-fn closed() -> StoreError {
+pub(crate) fn closed() -> StoreError {
     StoreError::rejected("the store was closed; open it again")
 }
