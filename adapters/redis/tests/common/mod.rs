@@ -77,10 +77,10 @@ pub fn shared_sentinel() -> Arc<Sentinel> {
     })
 }
 
-/// A prefix that nobody else has at any server.
+/// A prefix that nobody else has at any server, and that no other one begins with: tests look for the keys that begin with it.
 pub fn prefix() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    format!("test-{}", MADE.fetch_add(1, Ordering::Relaxed))
+    format!("test-{:06}", MADE.fetch_add(1, Ordering::Relaxed))
 }
 
 /// What polls the futures of the library.
