@@ -2,6 +2,7 @@ use rustls::{AlertDescription, CertificateError};
 use tenure_store::StoreErrorKind::{self, Rejected, Transient, Unknown, Unsupported};
 
 use super::*;
+
 fn answer(line: &str) -> ServerError {
     match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
         Ok(Value::ServerError(answer)) => answer,
