@@ -4,7 +4,7 @@
 //! it works. Nothing fails by being slow: it prints figures and ratios.
 //!
 //! - **Hand-over**: from the call that gives a lease back until a candidate in another process has it; raw: a script that
-//!   deletes what is its own and publishes, a subscriber, SET NX.
+//!   deletes what is its own and publishes, a subscriber, SET NX; and our scripts by themselves.
 //! - **Renewals** of 100,000 leases by a handle of the store; raw: the same script over as many keys, encoded beforehand.
 //! - **Held**: a whole `Tenure` that holds 100,000 leases, the processor time that it needs, and what a lease needs at
 //!   the server.
@@ -47,6 +47,7 @@ fn main() {
         return with_threads(threads).block_on(async {
             match &**what {
                 "tenure" => candidate(Ours { tenure: connect(url), lease: None }).await,
+                "scripts" => candidate(Scripts::new(url).await).await,
                 _ => candidate(Raw::new(url).await).await,
             }
         });
@@ -209,6 +210,73 @@ impl Hands for Raw {
     }
 }
 
+/// Our scripts, sent without Tenure: what is left of the difference is the client's.
+struct Scripts {
+    connection: MultiplexedConnection,
+    pushes: mpsc::UnboundedReceiver<PushInfo>,
+    acquire: redis::Script,
+    release: redis::Script,
+}
+
+macro_rules! script {
+    ($($file:literal)+) => {
+        redis::Script::new(concat!($(include_str!(concat!("../../../adapters/redis/src/scripts/", $file))),+))
+    };
+}
+
+impl Scripts {
+    async fn new(url: &str) -> Self {
+        let (mut connection, pushes) = raw(url).await;
+        redis::cmd("SUBSCRIBE").arg("scripts!wake").exec_async(&mut connection).await.expect("subscribed");
+        let acquire = script!("common.lua" "waiters.lua" "acquire.lua");
+        let release = script!("common.lua" "free.lua" "release.lua");
+        Self { connection, pushes, acquire, release }
+    }
+
+    async fn take_now(&mut self) {
+        let mut call = self.acquire.key("scripts:lease");
+        call.key("scripts!token").key("scripts!waiters").arg(std::process::id()).arg(15_000).arg(0);
+        call.arg(r#","ttl":15000,"host":"here","pid":1}"#)
+            .arg(std::process::id())
+            .arg("scripts!wake")
+            .arg("");
+        let (what, _token): (String, u64) =
+            call.invoke_async(&mut self.connection).await.expect("the server is there");
+        assert_eq!(what, "granted");
+    }
+}
+
+impl Hands for Scripts {
+    async fn take(&mut self) -> Instant {
+        let is_free = |push: &PushInfo| match &push.data[..] {
+            [_, redis::Value::BulkString(message)] => message.starts_with(b"free"),
+            _ => false,
+        };
+        while !is_free(&self.pushes.next().await.expect("the connection lives")) {}
+        self.take_now().await;
+        let got = clock::now();
+        redis::cmd("DEL").arg("scripts:lease").exec_async(&mut self.connection).await.expect("deleted");
+        got
+    }
+
+    async fn hold(&mut self, server: &Redis, call: impl FnOnce()) {
+        self.take_now().await;
+        server.command(&["ZADD", "scripts!waiters", "9007199254740991", "candidate"]).integer();
+        call();
+    }
+
+    async fn give(&mut self) {
+        let mut call = self.release.key("scripts:lease");
+        call.key("scripts!waiters")
+            .arg(std::process::id())
+            .arg("")
+            .arg(std::process::id())
+            .arg("scripts!wake");
+        let chosen: i64 = call.invoke_async(&mut self.connection).await.expect("released");
+        assert_eq!(chosen, 1, "the candidate waits");
+    }
+}
+
 /// The process of the candidate: takes the lease once for each line that it is told, and tells when it got it.
 async fn candidate(mut hands: impl Hands) {
     let (told, mut lines) = mpsc::unbounded();
@@ -265,16 +333,21 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     let ours = Ours { tenure: tenure.clone(), lease: None };
     let mut ours = Pair::new(server, threads, "tenure", ours).await;
     let mut raw = Pair::new(server, threads, "raw", Raw::new(&server.url()).await).await;
-    let (mut with_tenure, mut with_raw) = (Vec::new(), Vec::new());
+    let mut scripts = Pair::new(server, threads, "scripts", Scripts::new(&server.url()).await).await;
+    let (mut with_tenure, mut with_raw, mut with_scripts) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         with_tenure.push(ours.hand_over(server).await);
         with_raw.push(raw.hand_over(server).await);
+        with_scripts.push(scripts.hand_over(server).await);
     }
     tenure.shutdown().await.expect("all given back");
     let (with_tenure, with_raw) = (Quantiles::of(with_tenure), Quantiles::of(with_raw));
+    let with_scripts = Quantiles::of(with_scripts);
     println!(
-        "hand-over between processes, threads of each: {threads}, {rounds} rounds: tenure {with_tenure}; raw {with_raw}; medians {:.2} : 1",
-        with_tenure.half / with_raw.half
+        "hand-over between processes, threads of each: {threads}, {rounds} rounds: tenure {with_tenure}; raw {with_raw}; our \
+         scripts alone {with_scripts}; medians {:.2} : 1 : {:.2}",
+        with_tenure.half / with_raw.half,
+        with_scripts.half / with_raw.half
     );
 }
 
