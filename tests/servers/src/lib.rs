@@ -3,7 +3,8 @@
 //! - [`Redis`]: a server of Redis or Valkey alone; killed, frozen, started again.
 //! - [`Sentinel`]: a primary and a replica with the sentinels that watch them.
 //! - [`Cluster`]: primaries that share the slots, and their replicas.
-//! - [`Client`]: a client that knows nothing of Tenure, nor of the library that its adapter is built on.
+//! - [`Nats`], [`NatsCluster`]: a server of NATS alone, and three that keep a stream together.
+//! - [`Client`], [`NatsClient`]: a client that knows nothing of Tenure, nor of the library that its adapter is built on.
 //! - [`Proxy`]: what can go wrong between a program and a server.
 //!
 //! Each server runs on a port of its own on the loopback interface, in a temporary folder of its own, and ends with
@@ -15,6 +16,8 @@
 mod certificates;
 mod client;
 mod cluster;
+mod nats;
+mod nats_client;
 mod port;
 mod program;
 mod proxy;
@@ -25,6 +28,8 @@ mod time;
 pub use certificates::Certificates;
 pub use client::{Client, Reply};
 pub use cluster::Cluster;
+pub use nats::{Nats, NatsCluster, NatsConfig};
+pub use nats_client::{NatsClient, NatsMessage};
 pub use proxy::{Direction, Proxy};
 pub use redis::{Config, Flavour, Redis};
 pub use sentinel::Sentinel;
