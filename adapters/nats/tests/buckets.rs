@@ -53,7 +53,10 @@ fn settings(replaced: &[(&str, &str)]) -> String {
         ("max_age", "0"),
     ];
     let value = |name: &str, ours: &str| {
-        replaced.iter().find(|(other, _)| *other == name).map_or_else(|| ours.to_owned(), |(_, value)| (*value).to_owned())
+        replaced
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map_or_else(|| ours.to_owned(), |(_, value)| (*value).to_owned())
     };
     ours.map(|(name, ours)| format!("{name:?}:{}", value(name, ours))).join(",")
 }
@@ -146,7 +149,8 @@ mod needs_nats {
             let holder = Candidate::new("a", 1);
             let token = holder.gets(&store).await;
             server.client().request("$JS.API.STREAM.DELETE.KV_tenure", b"").expect("an answer");
-            let renewed = until("a definite answer", async || run(&store, holder.renew(token).into()).await.ok());
+            let renewed =
+                until("a definite answer", async || run(&store, holder.renew(token).into()).await.ok());
             assert_eq!(renewed.await, tenure_store::Answer::Renew(Renewed::NotYours));
             let next = Candidate::new("a", 2).gets(&store).await;
             assert!(next > token, "{next} is above {token}");
@@ -192,9 +196,8 @@ mod needs_nats {
                 }
                 // By the server alone: nobody else looks at them.
                 until("the end of all leases that nobody renews", async || {
-                    let mut renewals = stream::iter(0..50)
-                        .map(|_| renewing.renews(&store, token))
-                        .buffer_unordered(8);
+                    let mut renewals =
+                        stream::iter(0..50).map(|_| renewing.renews(&store, token)).buffer_unordered(8);
                     while let Some(renewed) = renewals.next().await {
                         assert_eq!(renewed, Renewed::Renewed);
                     }

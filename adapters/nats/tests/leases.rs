@@ -119,7 +119,10 @@ mod needs_nats {
             })
             .await;
             let waited = clock::now().saturating_since(written);
-            assert!(waited >= SHORT, "its owner relies on it for {SHORT:?}, and it was taken after {waited:?}");
+            assert!(
+                waited >= SHORT,
+                "its owner relies on it for {SHORT:?}, and it was taken after {waited:?}"
+            );
             assert_eq!(candidate.renews(&store, token).await, Renewed::Renewed);
         });
     }

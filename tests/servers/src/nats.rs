@@ -44,19 +44,11 @@ pub struct NatsConfig {
     lines: Vec<String>,
     tls: bool,
     mutual: bool,
-    user: Option<(String, String)>,
 }
 
 impl Default for NatsConfig {
     fn default() -> Self {
-        Self {
-            version: VERSION.to_owned(),
-            jetstream: true,
-            lines: Vec::new(),
-            tls: false,
-            mutual: false,
-            user: None,
-        }
+        Self { version: VERSION.to_owned(), jetstream: true, lines: Vec::new(), tls: false, mutual: false }
     }
 }
 
@@ -91,13 +83,6 @@ impl NatsConfig {
     #[must_use]
     pub fn lines(mut self, lines: &str) -> Self {
         self.lines.push(lines.to_owned());
-        self
-    }
-
-    /// With this user and password for [`Nats::client`], whom the lines of the configuration file are to name.
-    #[must_use]
-    pub fn client_is(mut self, user: &str, password: &str) -> Self {
-        self.user = Some((user.to_owned(), password.to_owned()));
         self
     }
 
@@ -269,9 +254,18 @@ impl Nats {
         self.try_client().expect("the server is up")
     }
 
+    /// The same as this user.
+    ///
+    /// # Panics
+    ///
+    /// If the server is down, or does not take this user.
+    #[must_use]
+    pub fn client_of(&self, user: &str, password: &str) -> NatsClient {
+        NatsClient::connect(self.address(), Some((user, password))).expect("the server takes this user")
+    }
+
     fn try_client(&self) -> Option<NatsClient> {
-        let user = self.config.user.as_ref().map(|(user, password)| (&**user, &**password));
-        NatsClient::connect(self.address(), user)
+        NatsClient::connect(self.address(), None)
     }
 
     /// Kills it, and returns once it is gone. Its port refuses connections then, and stays its own.

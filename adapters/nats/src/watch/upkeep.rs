@@ -127,6 +127,8 @@ impl Connection {
     /// Returns once the server has heard of what was subscribed to before: it takes one after the other.
     async fn round_trip(&self, link: &Link, subject: &str) -> Result<(), StoreError> {
         link.time(clock::now() + PATIENCE).await?;
+        // What it said before that answer may have been put by, to be taken note of by another task.
+        link.time(clock::now() + PATIENCE).await?;
         match self.events.denial(subject) {
             Some(text) => Err(StoreError::rejected(format!("{text}; without it no hints are heard"))),
             None => Ok(()),
