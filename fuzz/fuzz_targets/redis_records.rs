@@ -13,29 +13,23 @@ use tenure_core::{
     Acquisition, Digest, Identity, Incarnation, Instant, Labels, LeaseName, NextSchedule, Tick, Timestamp,
     Token,
 };
+use tenure_json::timer::{self, Loaded};
+use tenure_json::member;
 use tenure_store::{Acquire, Claim, Heartbeat, KeptRun, MemberRecord, Metadata, RunOutcome, TimerRecord};
 
 // The adapter's own sources. They need nothing of the client library, whose build would take longer than all the rest.
 // rustfmt would look for their tests in another place, and sees to them in the adapter.
 #[allow(dead_code, reason = "the adapter uses more of it")]
-#[path = "../../adapters/redis/src/json.rs"]
-#[rustfmt::skip]
-mod json;
-#[allow(dead_code, reason = "the adapter uses more of it")]
 #[path = "../../adapters/redis/src/record.rs"]
 #[rustfmt::skip]
 mod lease;
-#[path = "../../adapters/redis/src/members/format.rs"]
-#[rustfmt::skip]
-mod member;
 #[path = "../../adapters/redis/src/runs/format.rs"]
 #[rustfmt::skip]
 mod run;
 #[path = "../../adapters/redis/src/timers/format.rs"]
 #[rustfmt::skip]
-mod timer;
+mod granted;
 
-use self::timer::{Loaded, Written};
 
 const NOW: Instant = Instant::from_nanos(1_790_000_000_000_000_000);
 const OWNER: &str = "fuzz/00000000000000000000000000000001.1";
@@ -59,7 +53,7 @@ fn look(key: Key, value: &[u8]) {
             let _ = lease::may_be_foreign(value);
         }
         Key::Timer => {
-            let Ok(found) = timer::read(value, NOW) else { return };
+            let Ok(found) = timer::read(value, None, NOW) else { return };
             // What can't be read goes to the end.
             let found = again(&found);
             let Loaded { record, unreadable } = again(&found);
@@ -79,10 +73,10 @@ fn look(key: Key, value: &[u8]) {
 
 /// A timer that was written and read. Nothing is lost of it.
 fn again(found: &Loaded) -> Loaded {
-    let Written::Whole(text) = timer::write(&found.record, &found.unreadable) else {
+    let granted::Written::Whole(text) = granted::write(&found.record, &found.unreadable) else {
         panic!("nothing was granted: {found:?}")
     };
-    let again = timer::read(text.as_bytes(), NOW).expect("it is written so that it can be read");
+    let again = timer::read(text.as_bytes(), None, NOW).expect("it is written so that it can be read");
     let claims = |of: &Loaded| {
         let mut claims: Vec<_> = of.record.claims.iter().map(|claim| format!("{claim:?}")).collect();
         claims.sort_unstable();
@@ -214,8 +208,8 @@ impl Ours {
                     claimed: whole,
                     claims,
                 };
-                let Written::Whole(text) = timer::write(&record, &[]) else { panic!("nothing was granted") };
-                let found = timer::read(text.as_bytes(), NOW).expect("it is ours");
+                let granted::Written::Whole(text) = granted::write(&record, &[]) else { panic!("nothing was granted") };
+                let found = timer::read(text.as_bytes(), None, NOW).expect("it is ours");
                 assert_eq!((found.record, found.unreadable), (record, Vec::new()));
                 (Key::Timer, text)
             }

@@ -15,6 +15,7 @@
 
 use async_nats::{ConnectError, ConnectErrorKind};
 use serde_json::Value;
+use tenure_json::Unreadable;
 use tenure_store::{StoreError, StoreErrorKind};
 
 /// What an operator has to give a user. The guide has the whole list.
@@ -83,6 +84,23 @@ pub(crate) fn only_read(mut error: StoreError) -> StoreError {
         error.kind = StoreErrorKind::Transient;
     }
     error
+}
+
+/// What stands there is none of ours.
+fn foreign(subject: &str) -> StoreError {
+    StoreError::rejected(format!(
+        "{subject:?} holds something of another program: remove it there, or choose another bucket for this store"
+    ))
+}
+
+/// The error of whoever needs what stands there; `advice` tells what can be done about a record of ours.
+pub(crate) fn unreadable(problem: &Unreadable, subject: &str, advice: &str) -> StoreError {
+    match problem {
+        Unreadable::Foreign => foreign(subject),
+        Unreadable::Problem(problem) => {
+            StoreError::unsupported(format!("{problem} (subject {subject:?}); {advice}"))
+        }
+    }
 }
 
 /// An answer that can't be.

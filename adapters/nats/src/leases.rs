@@ -16,7 +16,7 @@ use tenure_store::{
 };
 
 use crate::client::Client;
-use crate::error::only_read;
+use crate::error::{only_read, unreadable};
 use crate::link::{PATIENCE, Stored, Wrote, again};
 use crate::record::{self, Record};
 
@@ -210,7 +210,11 @@ impl Client {
                 Eviction::Delete => self.link.purge(&subject, stored.sequence, until).await?,
                 Eviction::Replace => {
                     let record = Record::read(&stored).map_err(|problem| {
-                        problem.error(&subject, "whoever has it can't be told apart, but it can be deleted")
+                        unreadable(
+                            &problem,
+                            &subject,
+                            "whoever has it can't be told apart, but it can be deleted",
+                        )
                     })?;
                     // Its owner relies on what it asked for, the server on the next whole second.
                     let rest = record.ttl.saturating_sub(now.saturating_since(stored.time));

@@ -11,7 +11,6 @@ mod bucket;
 mod client;
 mod connection;
 mod error;
-mod json;
 mod leases;
 mod link;
 mod looking;

@@ -5,13 +5,13 @@
 //! version need not look at the others. Whoever has changed something, or comes after that time, reads what was written
 //! since it last looked, and raises the version if the digest is another one.
 
-mod format;
 mod mirror;
 mod version;
 
 use std::time::Duration;
 
 use tenure_core::{Identity, Instant, Presence, Timestamp};
+use tenure_json::member;
 use tenure_store::{
     Changed, DrainMark, Heartbeat, Leave, MemberEntry, MemberRecord, StoreError, StoreTime, clock,
     next_version,
@@ -148,7 +148,7 @@ impl Client {
         let found = self.link.get(&self.link.names.member(identity), until).await?;
         let time = self.link.time(until).await?;
         let last = found.as_ref().map_or(0, |stored| stored.sequence);
-        let record = found.filter(|stored| !stored.gone).and_then(|stored| format::read(&stored.data).ok());
+        let record = found.filter(|stored| !stored.gone).and_then(|stored| member::read(&stored.data).ok());
         Ok((last, record, time))
     }
 
@@ -162,7 +162,7 @@ impl Client {
     ) -> Result<Wrote, StoreError> {
         // The server may end it a little early, by its own reckoning.
         let ttl = record.forgotten_at().saturating_since(time.now) + Duration::from_secs(1);
-        let data = format::write(record).into_bytes();
+        let data = member::write(record).into_bytes();
         self.link.write(&self.link.names.member(identity), data, last, ttl, until).await
     }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use tenure_core::{LeaseName, Timestamp, Token};
 use tenure_store::{Acquire, Holder, LeaseRecord, Metadata, clock};
 
-use crate::json::{Object, Unreadable, Writer};
 use crate::link::Stored;
+use tenure_json::{Object, Unreadable, Writer};
 
 /// So much of what another program keeps is shown.
 const MOST_SHOWN: usize = 300;

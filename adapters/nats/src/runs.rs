@@ -7,6 +7,7 @@ use tenure_store::{JobRecord, KeptRun, RunRecord, RunReport, StoreError, StoreTi
 
 use self::format::Runs;
 use crate::client::Client;
+use crate::error::unreadable;
 use crate::link::{PATIENCE, Wrote, again};
 use crate::names::Kind;
 use crate::timers::KEPT;
@@ -25,7 +26,7 @@ impl Client {
             let last = found.as_ref().map_or(0, |stored| stored.sequence);
             let runs =
                 found.filter(|stored| !stored.gone).map(|stored| format::read(&stored.data)).transpose();
-            let runs = runs.map_err(|unreadable| unreadable.error(&subject, ADVICE))?;
+            let runs = runs.map_err(|problem| unreadable(&problem, &subject, ADVICE))?;
             let mut runs = runs.unwrap_or_default();
             if !runs.take(report, time) {
                 return Ok(());
@@ -43,7 +44,7 @@ impl Client {
         let subject = self.link.names.job(job);
         let found = self.link.get(&subject, until).await?.filter(|stored| !stored.gone);
         let Some(stored) = found else { return Ok(Vec::new()) };
-        let runs = format::read(&stored.data).map_err(|unreadable| unreadable.error(&subject, ADVICE))?;
+        let runs = format::read(&stored.data).map_err(|problem| unreadable(&problem, &subject, ADVICE))?;
         Ok(runs.records(self.link.time(until).await?))
     }
 

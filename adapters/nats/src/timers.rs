@@ -3,17 +3,16 @@
 //! What becomes of a record is decided here, by [`TimerRecord::apply`]: it is read, then the server's time, and it is
 //! written on the condition that it is what it was. The token of a grant is the number of the write.
 
-mod format;
-
 use std::time::Duration;
 
 use tenure_core::{TimerName, Token};
+use tenure_json::timer::{self, Loaded};
 use tenure_store::{
     StoreError, TimerAct, TimerAnswer, TimerEntry, TimerRecord, TimerRequest, check_claim_floor, clock,
 };
 
-use self::format::Loaded;
 use crate::client::Client;
+use crate::error::unreadable;
 use crate::leases::HIGHEST_FLOOR;
 use crate::link::{Wrote, again};
 use crate::names::Kind;
@@ -53,9 +52,12 @@ impl Client {
                 }
             }
             let time = self.link.time(until).await?;
-            let loaded = stored.as_ref().map(|stored| format::read(&stored.data, last, time.now)).transpose();
-            let loaded = loaded.map_err(|unreadable| unreadable.error(&subject, ADVICE))?;
-            let (before, unreadable) = match loaded {
+            let loaded = stored
+                .as_ref()
+                .map(|stored| timer::read(&stored.data, Some(Token::new(last)), time.now))
+                .transpose();
+            let loaded = loaded.map_err(|problem| unreadable(&problem, &subject, ADVICE))?;
+            let (before, unread) = match loaded {
                 Some(Loaded { record, unreadable }) => (Some(record), unreadable),
                 None => (None, Vec::new()),
             };
@@ -69,7 +71,7 @@ impl Client {
             else {
                 return Ok(answer);
             };
-            let data = format::write(&record, &unreadable).into_bytes();
+            let data = timer::write(&record, &unread, None).into_bytes();
             match (self.link.write(&subject, data, last, KEPT, until).await?, answer) {
                 (Wrote::Written(sequence), TimerAnswer::Granted(Token::ZERO)) => {
                     return Ok(TimerAnswer::Granted(Token::new(sequence)));
@@ -89,11 +91,11 @@ impl Client {
         let (time, found) =
             self.page(Kind::Timer, after.as_ref(), most, |name| TimerName::new(name).ok()).await?;
         let entry = |(name, stored): (TimerName, crate::link::Stored)| {
-            match format::read(&stored.data, stored.sequence, time.now) {
+            match timer::read(&stored.data, Some(Token::new(stored.sequence)), time.now) {
                 Ok(loaded) => TimerEntry::new(name, loaded.record, time),
                 // The others are to be seen all the same.
                 Err(problem) => {
-                    let problem = problem.error(&stored.subject, ADVICE).message;
+                    let problem = unreadable(&problem, &stored.subject, ADVICE).message;
                     TimerEntry::unreadable(name, time, problem)
                 }
             }

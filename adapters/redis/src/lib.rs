@@ -21,8 +21,6 @@ mod error;
 #[cfg(any(feature = "tokio", feature = "smol"))]
 mod greeting;
 #[cfg(any(feature = "tokio", feature = "smol"))]
-mod json;
-#[cfg(any(feature = "tokio", feature = "smol"))]
 mod keys;
 #[cfg(any(feature = "tokio", feature = "smol"))]
 mod leases;

@@ -5,12 +5,11 @@
 //! alone: whoever writes first moves those on whose time is over, and then gives the view its next version. So a
 //! heartbeat takes two requests, and one that changes nothing for others brings no list back.
 
-mod format;
-
 use std::time::Duration;
 
 use redis::Value;
 use tenure_core::{Identity, Instant, Presence};
+use tenure_json::member;
 use tenure_store::{
     Changed, DrainMark, Heartbeat, Leave, MemberEntry, MemberRecord, StoreError, StoreErrorKind, StoreTime,
     clock,
@@ -98,7 +97,7 @@ impl Client {
                     let member = |[identity, record]: &[Value; 2]| {
                         let identity = identity_of(identity)?;
                         // What can't be read is nobody who counts.
-                        let record = format::read(reply::bytes(record)?).ok()?;
+                        let record = member::read(reply::bytes(record)?).ok()?;
                         record.is_listed(time.now).then(|| record.member(&identity, time.now))
                     };
                     Presence::new(joined, version, pairs.iter().filter_map(member))
@@ -149,13 +148,13 @@ impl Client {
                 else {
                     continue;
                 };
-                let Ok(mut record) = format::read(text) else { continue };
+                let Ok(mut record) = member::read(text) else { continue };
                 if !mark.concerns(&identity) || !record.can_be_marked(mark.drain, time.now) {
                     continue;
                 }
                 if record.mark(mark.drain) == Changed::View {
                     changed |= record.is_listed(time.now);
-                    writes.push((name, text, format::write(&record)));
+                    writes.push((name, text, member::write(&record)));
                 }
                 concerned.push(identity);
             }
@@ -199,7 +198,7 @@ impl Client {
             let (time, records) = self.read_members(&keys, &call).await?;
             let entry = |(identity, record): (&Identity, &Value)| match reply::bytes(record) {
                 None => Some(MemberEntry::unreadable(identity.clone(), "its record is missing")),
-                Some(record) => match format::read(record) {
+                Some(record) => match member::read(record) {
                     Ok(record) if record.is_listed(time.now) => Some(record.entry(identity, time.now)),
                     Ok(_) => None,
                     Err(problem) => Some(MemberEntry::unreadable(identity.clone(), problem.to_string())),
@@ -255,7 +254,7 @@ impl Client {
             .arg(read.ends.as_deref().unwrap_or_default());
         match record {
             Some(record) => {
-                call.push_arg(format::write(record));
+                call.push_arg(member::write(record));
                 match record.left {
                     true => call.push_arg(""),
                     false => call.push_arg(micros(record.ends())),
@@ -294,7 +293,7 @@ impl Client {
 impl Read {
     /// Its record; `None` also if it can't be read.
     fn record(&self) -> Option<MemberRecord> {
-        format::read(self.text.as_deref()?).ok()
+        member::read(self.text.as_deref()?).ok()
     }
 }
 

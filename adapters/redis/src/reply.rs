@@ -5,15 +5,33 @@ use std::time::Duration;
 
 use redis::Value;
 use tenure_core::{Instant, Timestamp};
+use tenure_json::Unreadable;
 use tenure_store::{StoreError, StoreErrorKind, StoreTime, clock};
 
 use crate::error::strange;
-use crate::json::foreign;
 use crate::sleep::sleep;
 
 /// Timers and the runs of jobs are kept so long after they were last of interest: longer than a year, so that what
 /// happens once a year is not forgotten in between.
 pub(crate) const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// What stands at this key is none of ours.
+pub(crate) fn foreign(key: &[u8]) -> StoreError {
+    StoreError::rejected(format!(
+        "the key {:?} holds something of another program: remove it there, or choose another prefix for this store",
+        String::from_utf8_lossy(key)
+    ))
+}
+
+/// The error of whoever needs what stands at this key; `advice` tells what can be done about a record of ours.
+pub(crate) fn unreadable(problem: &Unreadable, key: &[u8], advice: &str) -> StoreError {
+    match problem {
+        Unreadable::Foreign => foreign(key),
+        Unreadable::Problem(problem) => {
+            StoreError::unsupported(format!("{problem} (key {:?}); {advice}", String::from_utf8_lossy(key)))
+        }
+    }
+}
 
 /// The parts of an answer; an error if it says that this key is none of ours.
 pub(crate) fn parts<'a>(answer: &'a Value, key: &[u8]) -> Result<&'a [Value], StoreError> {

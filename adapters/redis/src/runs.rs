@@ -9,11 +9,10 @@ use tenure_store::{JobRecord, KeptRun, RunRecord, RunReport, StoreError, StoreTi
 
 use crate::client::Client;
 use crate::error::strange;
-use crate::json::foreign;
 use crate::keys::{RUNS, Route};
 use crate::looking::PATIENCE;
 use crate::record::millis;
-use crate::reply::{self, KEPT, again, only_read, parts};
+use crate::reply::{self, KEPT, again, foreign, only_read, parts};
 use crate::script::{self, Call};
 use crate::timers::READ_AT_ONCE;
 

@@ -8,20 +8,21 @@ mod format;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use redis::Value;
 use tenure_core::{Instant, TimerName, Token};
+use tenure_json::Unreadable;
+use tenure_json::timer::{self, Loaded};
 use tenure_store::{
     StoreError, StoreTime, TickClaim, TimerAct, TimerAnswer, TimerEntry, TimerRecord, TimerRequest,
     check_claim_floor, clock,
 };
 
-use self::format::{Loaded, Written};
+use self::format::Written;
 use crate::client::Client;
 use crate::error::strange;
-use crate::json::Unreadable;
 use crate::keys::{Route, TIMER};
 use crate::leases::{HIGHEST_FLOOR, no_high_water};
 use crate::looking::PATIENCE;
 use crate::record::millis;
-use crate::reply::{self, KEPT, again, only_read, parts};
+use crate::reply::{self, KEPT, again, only_read, parts, unreadable};
 use crate::script::{self, Call};
 
 /// What to do about a record that can't be read.
@@ -60,7 +61,7 @@ impl Client {
         loop {
             let read = self.read_timer(route, &key, until).await?;
             let time = read.time;
-            let loaded = read.loaded().map_err(|unreadable| unreadable.error(&key, ADVICE))?;
+            let loaded = read.loaded().map_err(|problem| unreadable(&problem, &key, ADVICE))?;
             let (before, unreadable) = match loaded {
                 Some(Loaded { record, unreadable }) => (Some(record), unreadable),
                 None => (None, Vec::new()),
@@ -138,7 +139,9 @@ impl Client {
             Ok(Some(loaded)) => Some(TimerEntry::new(name, loaded.record, time)),
             Ok(None) => None,
             // The others are to be seen all the same.
-            Err(problem) => Some(TimerEntry::unreadable(name, time, problem.error(&key, ADVICE).message)),
+            Err(problem) => {
+                Some(TimerEntry::unreadable(name, time, unreadable(&problem, &key, ADVICE).message))
+            }
         })
     }
 
@@ -175,7 +178,7 @@ impl Read {
         if self.foreign {
             return Err(Unreadable::Foreign);
         }
-        self.value.as_deref().map(|value| format::read(value, self.time.now)).transpose()
+        self.value.as_deref().map(|value| timer::read(value, None, self.time.now)).transpose()
     }
 }
 

@@ -5,6 +5,7 @@
 //! - [`Cluster`]: primaries that share the slots, and their replicas.
 //! - [`Nats`], [`NatsCluster`]: a server of NATS alone, and three that keep a stream together.
 //! - [`Client`], [`NatsClient`]: a client that knows nothing of Tenure, nor of the library that its adapter is built on.
+//! - `candidate`, with the feature `stores`: candidates for leases, and whatever else the tests of stores do.
 //! - [`Proxy`]: what can go wrong between a program and a server.
 //!
 //! Each server runs on a port of its own on the loopback interface, in a temporary folder of its own, and ends with
@@ -13,6 +14,8 @@
 #![cfg(unix)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "stores")]
+pub mod candidate;
 mod certificates;
 mod client;
 mod cluster;

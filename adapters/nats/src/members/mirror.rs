@@ -8,10 +8,11 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use tenure_core::{Identity, Instant, Timestamp};
+use tenure_json::member;
 use tenure_store::{MemberEntry, MemberRecord, StoreError, StoreTime, clock};
 
 use super::version::{Seen, Version};
-use super::{format, later, version_of};
+use super::{later, version_of};
 use crate::link::{Link, Stored, again};
 use crate::names::Kind;
 
@@ -76,7 +77,7 @@ impl Mirror {
         if stored.gone {
             self.records.remove(&identity);
         } else {
-            let record = format::read(&stored.data).map_err(|problem| problem.to_string());
+            let record = member::read(&stored.data).map_err(|problem| problem.to_string());
             self.records.insert(identity, Read { sequence: stored.sequence, record });
         }
     }

@@ -10,7 +10,7 @@
 use tenure_core::{Digest, Identity, Instant};
 use tenure_store::MemberRecord;
 
-use crate::json::{Object, Writer};
+use tenure_json::{Object, Writer};
 
 /// The version of the view, and what it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,8 @@
 //! `index`, `text`, `ended` and `outcome` need not be there; of the last two there are both or neither. A run that can't be
 //! read is kept as it stands, and not told.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-use tenure_store::{KeptRun, RunOutcome};
-
-use crate::json::{Object, Unreadable, Writer, array};
+use tenure_json::{Object, Unreadable, Value, Writer, array, run};
+use tenure_store::KeptRun;
 
 /// The runs of a job, loaded.
 #[derive(Clone, Debug, Default)]
@@ -28,30 +24,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Runs, Unreadable> {
     let object = Object::record(bytes)?;
     let mut runs = Runs::default();
     for value in object.list("runs")? {
-        match Object::within(value.clone()).and_then(|run| read_run(&run)) {
+        match Object::within(value.clone()).and_then(|run| run::read(run.text("owner")?, &run)) {
             Ok(run) => runs.runs.push(run),
             Err(_) => runs.unreadable.push(value.clone()),
         }
     }
     Ok(runs)
-}
-
-fn read_run(object: &Object) -> Result<KeptRun, Unreadable> {
-    let outcome =
-        object.optional("outcome", "an outcome", |value| value.as_str().and_then(RunOutcome::parse))?;
-    let ended = match outcome {
-        Some(outcome) => Some((outcome, object.time("ended")?)),
-        None => None,
-    };
-    Ok(KeptRun {
-        owner: object.text("owner")?.to_owned(),
-        index: object.optional("index", "a whole number", Value::as_u64)?,
-        started: object.time("started")?,
-        ended,
-        lives_until: object.instant("lives_until")?,
-        silent_from: object.time("silent_from")?,
-        text: object.optional("text", "a text", |value| value.as_str().map(Arc::from))?,
-    })
 }
 
 /// Writes the runs of a job.
@@ -62,17 +40,7 @@ pub(crate) fn write(runs: &Runs) -> Vec<u8> {
 }
 
 fn write_run(run: &KeptRun) -> String {
-    let KeptRun { owner, index, started, ended, lives_until, silent_from, text } = run;
-    Writer::within()
-        .field("owner", &**owner)
-        .some("index", *index)
-        .field("started", started.as_nanos())
-        .some("ended", ended.map(|(_, at)| at.as_nanos()))
-        .some("outcome", ended.map(|(outcome, _)| outcome.as_str()))
-        .field("lives_until", lives_until.as_nanos())
-        .field("silent_from", silent_from.as_nanos())
-        .some("text", text.as_deref())
-        .end()
+    run::write(Writer::within().field("owner", &*run.owner), run).end()
 }
 
 #[cfg(test)]

@@ -8,12 +8,8 @@
 //! The owner is the name of the field. `index`, `text`, `ended` and `outcome` need not be there; of the last two there are
 //! both or neither.
 
-use std::sync::Arc;
-
-use serde_json::Value;
-use tenure_store::{KeptRun, RunOutcome};
-
-use crate::json::{Object, Unreadable, Writer};
+use tenure_json::{Object, Unreadable, Writer, run};
+use tenure_store::KeptRun;
 
 /// Reads a run of this owner, and which of the job's runs it is.
 pub(crate) fn read(owner: &str, bytes: &[u8]) -> Result<(u64, KeptRun), Unreadable> {
@@ -21,37 +17,12 @@ pub(crate) fn read(owner: &str, bytes: &[u8]) -> Result<(u64, KeptRun), Unreadab
     let (number, record) = bytes.split_at(space);
     let number = str::from_utf8(number).ok().and_then(|number| number.parse().ok());
     let number = number.ok_or(Unreadable::Foreign)?;
-    let object = Object::record(&record[1..])?;
-    let outcome =
-        object.optional("outcome", "an outcome", |value| value.as_str().and_then(RunOutcome::parse))?;
-    let ended = match outcome {
-        Some(outcome) => Some((outcome, object.time("ended")?)),
-        None => None,
-    };
-    let run = KeptRun {
-        owner: owner.to_owned(),
-        index: object.optional("index", "a whole number", Value::as_u64)?,
-        started: object.time("started")?,
-        ended,
-        lives_until: object.instant("lives_until")?,
-        silent_from: object.time("silent_from")?,
-        text: object.optional("text", "a text", |value| value.as_str().map(Arc::from))?,
-    };
-    Ok((number, run))
+    Ok((number, run::read(owner, &Object::record(&record[1..])?)?))
 }
 
 /// Writes a run's record. The server puts its number before it.
 pub(crate) fn write(run: &KeptRun) -> String {
-    let KeptRun { owner: _, index, started, ended, lives_until, silent_from, text } = run;
-    Writer::record()
-        .some("index", *index)
-        .field("started", started.as_nanos())
-        .some("ended", ended.map(|(_, at)| at.as_nanos()))
-        .some("outcome", ended.map(|(outcome, _)| outcome.as_str()))
-        .field("lives_until", lives_until.as_nanos())
-        .field("silent_from", silent_from.as_nanos())
-        .some("text", text.as_deref())
-        .end()
+    run::write(Writer::record(), run).end()
 }
 
 #[cfg(test)]

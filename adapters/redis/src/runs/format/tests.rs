@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tenure_core::{Instant, JobName, Timestamp};
-use tenure_store::{RunReport, StoreTime};
+use tenure_store::{RunOutcome, RunReport, StoreTime};
 
 use super::*;
 

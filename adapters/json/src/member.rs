@@ -14,10 +14,10 @@ use serde_json::Value;
 use tenure_core::{Digest, Labels};
 use tenure_store::{Heartbeat, MemberRecord};
 
-use crate::json::{Object, Unreadable, Writer, array};
+use crate::{Object, Unreadable, Writer, array};
 
 /// Reads a record.
-pub(crate) fn read(bytes: &[u8]) -> Result<MemberRecord, Unreadable> {
+pub fn read(bytes: &[u8]) -> Result<MemberRecord, Unreadable> {
     let object = Object::record(bytes)?;
     let digests = object.optional("digests", "a list of digests", read_digests)?;
     let labels = object.optional("labels", "a set of labels", read_labels)?;
@@ -53,7 +53,7 @@ fn read_labels(value: &Value) -> Option<Labels> {
 }
 
 /// Writes a record.
-pub(crate) fn write(record: &MemberRecord) -> String {
+pub fn write(record: &MemberRecord) -> String {
     let MemberRecord { sequence, joined, since, heard, ttl, left, draining, marked, knows_mark, .. } = record;
     let MemberRecord { digests, labels, metadata, .. } = record;
     let mut text = Writer::record()

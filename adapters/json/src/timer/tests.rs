@@ -33,11 +33,12 @@ fn timer(claims: Vec<Claim>) -> TimerRecord {
     }
 }
 
+fn written(number: u64) -> Option<Token> {
+    Some(Token::new(number))
+}
+
 fn text(record: &TimerRecord) -> String {
-    match write(record, &[]) {
-        Written::Whole(text) => text,
-        written @ Written::AroundToken(..) => panic!("nothing was granted: {written:?}"),
-    }
+    write(record, &[], None)
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn every_record_comes_back_unchanged_also_at_the_ends_of_its_numbers() {
                     claimed: whole,
                     claims: vec![claim; 3],
                 };
-                let loaded = read(text(&record).as_bytes(), NOW).unwrap();
+                let loaded = read(text(&record).as_bytes(), written(1), NOW).unwrap();
                 assert_eq!(loaded.record, record);
                 assert_eq!(loaded.unreadable, [] as [Value; 0]);
             }
@@ -100,24 +101,19 @@ fn every_record_comes_back_unchanged_also_at_the_ends_of_its_numbers() {
 }
 
 #[test]
-fn the_place_of_a_token_to_come_is_found_whatever_users_say() {
-    let mut odd = claim(5, "o", 7);
-    odd.metadata.text = Some(r#"","token":"new"#.into());
-    let foreign = serde_json::json!({ "tick": 9, "token": "new" });
-    let record = timer(vec![odd, claim(6, "p", 0)]);
-    let Written::AroundToken(before, after) = write(&record, std::slice::from_ref(&foreign)) else {
-        panic!("a token is to come")
-    };
-    let loaded = read(format!("{before}88{after}").as_bytes(), NOW).unwrap();
-    assert_eq!(loaded.record.claims[..2], [record.claims[0].clone(), claim(6, "p", 88)]);
-    assert_eq!(loaded.unreadable, [foreign]);
+fn the_token_of_what_was_granted_by_a_write_is_the_number_of_the_write() {
+    let record = timer(vec![claim(5, "o", 7), claim(6, "p", 0)]);
+    let loaded = read(text(&record).as_bytes(), written(88), NOW).unwrap();
+    assert_eq!(loaded.record.claims, [claim(5, "o", 7), claim(6, "p", 88)]);
+    let again = read(text(&loaded.record).as_bytes(), written(99), NOW).unwrap();
+    assert_eq!(again.record, loaded.record, "and stays so");
 }
 
 #[test]
 fn a_claim_that_can_not_be_read_is_held_by_nobody_and_stays_as_it_stands() {
     let damaged = r#"{"v":1,"revision":1,"base":{"n":0,"at":0},"schedule":"every 1s","last":6,"claimed":6,
         "claims":[{"tick":6,"owner":"a/1.1","token":1.8446744077441114e+19},7,{"tick":5,"owner":"","token":1}]}"#;
-    let Loaded { record, unreadable } = read(damaged.as_bytes(), NOW).unwrap();
+    let Loaded { record, unreadable } = read(damaged.as_bytes(), written(1), NOW).unwrap();
     assert_eq!(record.claims.iter().map(|claim| claim.tick).collect::<Vec<_>>(), [5, 6, u64::MAX]);
     let owner = Identity::new("a", Incarnation::new(1)).unwrap().owner(Acquisition(1));
     let time = StoreTime { wall: Timestamp::EPOCH, now: NOW };
@@ -133,8 +129,8 @@ fn a_claim_that_can_not_be_read_is_held_by_nobody_and_stays_as_it_stands() {
     let mut after = Some(record.clone());
     let answer = TimerRecord::apply(&mut after, &act, time, |_| -> Result<Token, ()> { panic!("no grant") });
     assert!(matches!(answer, Ok(TimerAnswer::Held { .. })), "{answer:?}");
-    let Written::Whole(text) = write(&record, &unreadable) else { panic!("nothing was granted") };
-    assert_eq!(read(text.as_bytes(), NOW).unwrap().unreadable, unreadable);
+    let text = write(&record, &unreadable, None);
+    assert_eq!(read(text.as_bytes(), written(1), NOW).unwrap().unreadable, unreadable);
     assert!(text.contains("1.8446744077441114e+19"), "{text}");
 }
 
@@ -142,10 +138,14 @@ fn a_claim_that_can_not_be_read_is_held_by_nobody_and_stays_as_it_stands() {
 fn what_is_no_record_is_an_error_that_says_why() {
     let whole = text(&timer(Vec::new()));
     for foreign in ["", "x", "7", "[]", "{}", "12:owner", "{\"v\":1", "\u{feff}"] {
-        assert_eq!(read(foreign.as_bytes(), NOW).unwrap_err(), Unreadable::Foreign, "{foreign:?}");
+        assert_eq!(
+            read(foreign.as_bytes(), written(1), NOW).unwrap_err(),
+            Unreadable::Foreign,
+            "{foreign:?}"
+        );
     }
-    assert_eq!(read(b"\xff\xfe", NOW).unwrap_err(), Unreadable::Foreign);
-    let problem = |text: String| match read(text.as_bytes(), NOW) {
+    assert_eq!(read(b"\xff\xfe", written(1), NOW).unwrap_err(), Unreadable::Foreign);
+    let problem = |text: String| match read(text.as_bytes(), written(1), NOW) {
         Err(Unreadable::Problem(problem)) => problem,
         other => panic!("{text:?} is read as {other:?}"),
     };
@@ -167,5 +167,5 @@ fn what_is_no_record_is_an_error_that_says_why() {
         assert!(problem(text).starts_with("the record is damaged"), "{wrong}");
     }
     // Nested deeper than anybody reads.
-    assert_eq!(read("[".repeat(100_000).as_bytes(), NOW).unwrap_err(), Unreadable::Foreign);
+    assert_eq!(read("[".repeat(100_000).as_bytes(), written(1), NOW).unwrap_err(), Unreadable::Foreign);
 }

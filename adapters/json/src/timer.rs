@@ -7,8 +7,8 @@
 //!    "ends":1790003615000000000,"begun":1,"attempts":1,"since":1790003600000000000,"host":"…","pid":1,"text":"…"}]}
 //! ```
 //!
-//! `next` is only there if something is staged. The token of a claim that was granted by this very write is the number of
-//! the write, and left out. A claim that can't be read is kept as it stands, and counts as held.
+//! `next` is only there if something is staged. A store that knows the token of a grant only by writing it, as the number
+//! of the write, leaves it out of what it writes then. A claim that can't be read is kept as it stands, and counts as held.
 
 use std::sync::Arc;
 
@@ -16,18 +16,22 @@ use serde_json::Value;
 use tenure_core::{Instant, NextSchedule, Tick, Token};
 use tenure_store::{Claim, TimerRecord};
 
-use crate::json::{Object, Unreadable, Writer, array};
+use crate::{Object, Unreadable, Writer, array};
 
 /// A timer, loaded.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded {
-    pub(crate) record: TimerRecord,
+pub struct Loaded {
+    /// The record.
+    pub record: TimerRecord,
     /// The claims that can't be read, as they stand. In the record they are those of nobody.
-    pub(crate) unreadable: Vec<Value>,
+    pub unreadable: Vec<Value>,
 }
 
-/// Reads a record at this time, which was written with this number.
-pub(crate) fn read(bytes: &[u8], sequence: u64, now: Instant) -> Result<Loaded, Unreadable> {
+/// Reads a record at this time; `written_as` is the token of a claim that has none of its own.
+///
+/// # Errors
+/// It can't be read. A claim that can't be read is no error.
+pub fn read(bytes: &[u8], written_as: Option<Token>, now: Instant) -> Result<Loaded, Unreadable> {
     let object = Object::record(bytes)?;
     let next = match object.object("next")? {
         Some(next) => Some(NextSchedule {
@@ -47,7 +51,7 @@ pub(crate) fn read(bytes: &[u8], sequence: u64, now: Instant) -> Result<Loaded, 
     };
     let mut unreadable = Vec::new();
     for value in object.list("claims")? {
-        match Object::within(value.clone()).and_then(|claim| read_claim(&claim, sequence)) {
+        match Object::within(value.clone()).and_then(|claim| read_claim(&claim, written_as)) {
             Ok(claim) => record.claims.push(claim),
             Err(_) => {
                 let tick = value.get("tick").and_then(Value::as_u64).unwrap_or(u64::MAX);
@@ -60,10 +64,12 @@ pub(crate) fn read(bytes: &[u8], sequence: u64, now: Instant) -> Result<Loaded, 
     Ok(Loaded { record, unreadable })
 }
 
-fn read_claim(claim: &Object, sequence: u64) -> Result<Claim, Unreadable> {
+fn read_claim(claim: &Object, written_as: Option<Token>) -> Result<Claim, Unreadable> {
     let owner = claim.text("owner")?;
-    // What was granted by this very write has its number.
-    let token = claim.optional("token", "a whole number", Value::as_u64)?.unwrap_or(sequence);
+    let token = match written_as {
+        Some(token) => claim.optional("token", "a whole number", Value::as_u64)?.unwrap_or(token.get()),
+        None => claim.whole("token")?,
+    };
     // By these two it is told which claims are readable, and which has a token to come.
     if owner.is_empty() || token == 0 {
         return Err(Unreadable::damaged("a claim is that of nobody"));
@@ -82,10 +88,12 @@ fn read_claim(claim: &Object, sequence: u64) -> Result<Claim, Unreadable> {
     })
 }
 
-/// Writes a record; a claim whose token is zero has just been granted, and is written without one.
-pub(crate) fn write(record: &TimerRecord, unreadable: &[Value]) -> String {
+/// Writes a record. A claim whose token is zero has just been granted: `new` stands in the place of its token, which is left
+/// out if that is `None`. It comes before anything that can't be read.
+#[must_use]
+pub fn write(record: &TimerRecord, unreadable: &[Value], new: Option<&str>) -> String {
     let TimerRecord { revision, base, schedule, next, last, claimed, claims } = record;
-    let ours = claims.iter().filter(|claim| !claim.owner.is_empty()).map(write_claim);
+    let ours = claims.iter().filter(|claim| !claim.owner.is_empty()).map(|claim| write_claim(claim, new));
     let claims = array(ours.chain(unreadable.iter().map(Value::to_string)));
     let mut text = Writer::record()
         .field("revision", *revision)
@@ -101,12 +109,13 @@ fn write_tick(tick: Tick) -> Writer {
     Writer::within().field("n", tick.n).field("at", tick.at.as_nanos())
 }
 
-fn write_claim(claim: &Claim) -> String {
+fn write_claim(claim: &Claim, new: Option<&str>) -> String {
     let Claim { tick, owner, token, ttl, ends, begun, attempts, since, metadata } = claim;
+    let token = if *token == Token::ZERO { new.map(Value::from) } else { Some(token.get().into()) };
     Writer::within()
         .field("tick", *tick)
         .field("owner", &**owner)
-        .some("token", Some(token.get()).filter(|token| *token > 0))
+        .some("token", token)
         .length("ttl", *ttl)
         .field("ends", ends.as_nanos())
         .field("begun", *begun)
