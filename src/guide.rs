@@ -10,6 +10,7 @@
 //! | [choosing_ttls] | what each setting of time costs and buys, with the figures |
 //! | [guarantees] | what holds whatever happens, and what does not |
 //! | [redis] | Redis and Valkey as the store: URLs, permissions, what replication can't promise |
+//! | [nats] | NATS JetStream as the store: servers, URLs, permissions, what an election costs |
 //! | [observing] | logs, counts, metrics, and what to be woken up for |
 //! | [testing] | tests that let hours pass in milliseconds, and break things by name |
 //! | [command_line] | the program `tenure`, for work in any language |
@@ -53,6 +54,7 @@ pages! {
     choosing_ttls
     guarantees
     redis
+    nats
     observing
     testing
     command_line

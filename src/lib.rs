@@ -10,6 +10,7 @@
 //! [choosing TTLs]: crate::guide::choosing_ttls
 //! [guarantees]: crate::guide::guarantees
 //! [redis]: crate::guide::redis
+//! [nats]: crate::guide::nats
 //! [observing]: crate::guide::observing
 //! [testing]: crate::guide::testing
 //! [the program]: crate::guide::command_line
@@ -86,6 +87,8 @@ pub use tenure_driver::store_contract;
 pub use tenure_driver::store_contract::{Limits, SimpleStore, Store};
 #[cfg(feature = "memory")]
 pub use tenure_memory::MemoryStore;
+#[cfg(feature = "nats")]
+pub use tenure_nats::{NatsOptions, NatsStore};
 #[cfg(all(feature = "redis", any(feature = "tokio", feature = "smol")))]
 pub use tenure_redis::{RedisOptions, RedisStore};
 #[cfg(all(feature = "sqlite", unix))]

@@ -13,10 +13,15 @@ use tenure_driver::core::ConfigError;
 /// | `redis://host:6379/0` | on a Redis or Valkey server, or in the Cluster that it is a node of; `rediss://` with TLS, `redis+unix:///path.sock` by a unix socket | `redis` |
 /// | `redis+sentinel://host1,host2/service` | on the server that Sentinels call the primary | `redis` |
 /// | `redis+cluster://host1,host2` | in a Redis or Valkey Cluster | `redis` |
+/// | `nats://host1,host2?bucket=tenure&replicas=3` | in a bucket of NATS JetStream; `tls://` with TLS | `nats` |
 ///
 #[cfg_attr(
     all(feature = "redis", any(feature = "tokio", feature = "smol")),
     doc = "All that a URL of Redis can say is at [`RedisOptions::from_url`](crate::RedisOptions::from_url).\n"
+)]
+#[cfg_attr(
+    feature = "nats",
+    doc = "All that a URL of NATS can say is at [`NatsOptions::from_url`](crate::NatsOptions::from_url).\n"
 )]
 /// # Errors
 /// [`ConnectError`]. It never shows what may be a secret.
@@ -29,6 +34,7 @@ pub fn store(url: &str) -> Result<AnyStore, ConnectError> {
         "memory" => memory(rest),
         "sqlite" => sqlite(url),
         "embedded" => embedded_store(rest),
+        "nats" | "tls" => nats(url),
         other if is_redis(other) => redis(url),
         _ => Err(ConnectError::UnknownScheme { scheme: presentable(scheme), known: KNOWN }),
     }
@@ -43,7 +49,7 @@ fn presentable(scheme: &str) -> String {
 }
 
 const KNOWN: &str = "memory:, sqlite:/path/to/file.db, embedded:app, redis://host (rediss: with TLS, valkey: likewise), \
-     redis+unix:///path.sock, redis+sentinel://host1,host2/service and redis+cluster://host1,host2";
+     redis+unix:///path.sock, redis+sentinel://host1,host2/service, redis+cluster://host1,host2 and nats://host1,host2 (tls: with TLS)";
 
 /// Whether a scheme, in small letters, is one of Redis: whoever misspells what follows after the + is to be told what
 /// there is by those who know.
@@ -101,6 +107,17 @@ fn redis(url: &str) -> Result<AnyStore, ConnectError> {
 fn redis(_url: &str) -> Result<AnyStore, ConnectError> {
     let feature = if cfg!(feature = "redis") { "tokio` or `smol" } else { "redis" };
     Err(ConnectError::NotBuiltIn { scheme: "redis", feature })
+}
+
+#[cfg(feature = "nats")]
+fn nats(url: &str) -> Result<AnyStore, ConnectError> {
+    let options = tenure_nats::NatsOptions::from_url(url)?;
+    Ok(AnyStore::new(tenure_nats::NatsStore::new(options)))
+}
+
+#[cfg(not(feature = "nats"))]
+fn nats(_url: &str) -> Result<AnyStore, ConnectError> {
+    Err(ConnectError::NotBuiltIn { scheme: "nats", feature: "nats" })
 }
 
 /// A store that can't be had from its URL.

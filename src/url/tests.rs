@@ -23,6 +23,8 @@ fn no_error_shows_a_password() {
     for url in [
         "redis://user:s3cret@",
         "redis+other://user:s3cret@host",
+        "nats://s3cret@host",
+        "tls://user:s3cret@",
         "radish://user:s3cret@host",
         "s3cret",
         "s3cret@host:1234",
@@ -70,6 +72,26 @@ fn redis_is_there_with_its_feature_and_a_runtime() {
             assert!(refused(url).contains("needs the feature `redis`"), "{}", refused(url));
         }
     }
+}
+
+#[test]
+fn nats_is_there_with_its_feature() {
+    for url in
+        ["nats://localhost", "NATS://one,two?bucket=billing&replicas=3", "tls://user:p%40ss@[::1]:4223"]
+    {
+        if cfg!(feature = "nats") {
+            assert!(store(url).is_ok(), "{url}: {}", refused(url));
+        } else {
+            assert!(refused(url).contains("needs the feature `nats`"), "{}", refused(url));
+        }
+    }
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn what_is_wrong_with_a_url_of_nats_is_said() {
+    assert!(refused("nats://host?bukcet=a").contains("\"bukcet\""));
+    assert!(refused("nats://host/bucket").contains("?bucket="));
 }
 
 #[cfg(all(feature = "redis", any(feature = "tokio", feature = "smol")))]

@@ -72,15 +72,20 @@ impl Events {
                 drop(denied);
                 self.denials.send_modify(|count| *count += 1);
             }
-            Event::ServerError(error) => self.has_trouble(&error.to_string()),
-            Event::ClientError(error) => self.has_trouble(&error.to_string()),
+            Event::ServerError(error) => self.has_trouble(&error.to_string(), servers),
+            Event::ClientError(error) => self.has_trouble(&error.to_string(), servers),
             Event::LameDuckMode | Event::Draining | Event::Closed => {}
         }
     }
 
-    fn has_trouble(&self, text: &str) {
-        tracing::debug!(event = "nats.trouble", error = %text, "no connection to the store yet");
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    fn has_trouble(&self, text: &str, servers: &str) {
+        let before = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(text.to_owned());
+        // Once for each kind of trouble; attempts go on for ever.
+        if before.is_none_or(|before| before != text) {
+            tracing::warn!(event = "nats.cannot_connect", %servers, error = %text, "no connection to the store");
+        } else {
+            tracing::debug!(event = "nats.cannot_connect_yet", %servers, error = %text, "still no connection to the store");
+        }
     }
 
     /// What the server has said of this subject, if it is forbidden. Told once.

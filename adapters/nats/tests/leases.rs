@@ -377,4 +377,40 @@ mod needs_nats {
             assert!(Candidate::new("a", 2).gets(&store).await > token);
         });
     }
+
+    /// A server that stands still is left for another, and what it says when it goes on decides nothing.
+    #[test]
+    #[ignore = "needs nats-server"]
+    fn a_lease_outlives_a_server_that_freezes() {
+        let cluster = NatsCluster::start();
+        Runtime::tokio().block_on(async {
+            let store = store(&format!("{}?replicas=3&connect_timeout=20s", cluster.url()));
+            let holder = Candidate::new("a", 1).ttl(Duration::from_secs(600));
+            let token = holder.gets(&store).await;
+            for frozen in cluster.servers() {
+                frozen.freeze();
+                for (what, thawed) in [("a renewal beside it", false), ("a renewal after it", true)] {
+                    if thawed {
+                        frozen.thaw();
+                    }
+                    until(what, async || {
+                        let mut renewal = holder.renew(token);
+                        renewal.timeout = Duration::from_secs(1);
+                        match run(&store, renewal.into()).await {
+                            Ok(Answer::Renew(Renewed::Renewed)) => Some(()),
+                            Err(error) => {
+                                assert!(matches!(error.kind, Unknown | Transient), "{error}");
+                                None
+                            }
+                            other => panic!("the lease was never lost: {other:?}"),
+                        }
+                    })
+                    .await;
+                }
+                cluster.settled();
+            }
+            let holder = store.inspect(holder.name.clone()).await.expect("inspecting works");
+            assert_eq!(holder.expect("it is held").holder.token, Some(token));
+        });
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Cli {
     pub(crate) action: Action,
 
     /// Where leases and timers are kept, for example sqlite:/path/to/file.db or redis://host (also rediss:, valkey:,
-    /// redis+unix:, redis+sentinel:, redis+cluster:) [default: a file of this user's, below $XDG_STATE_HOME or
+    /// redis+unix:, redis+sentinel:, redis+cluster:) or nats://host (also tls:) [default: a file of this user's, below $XDG_STATE_HOME or
     /// ~/.local/state]
     #[arg(long, global = true, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::time::Duration;
 
-use tenure::{AnyStore, RedisOptions, SqliteOptions, SqliteStore, Tenure};
+use tenure::{AnyStore, NatsOptions, RedisOptions, SqliteOptions, SqliteStore, Tenure};
 
 use crate::args::Membership;
 use crate::exit;
@@ -45,9 +45,10 @@ impl Place {
             (Some(url), scheme) => {
                 let store = tenure::store(url).map_err(|error| refused(&error))?;
                 // The rest of the URL may hold a password; the options, which don't show one, know which part does.
-                let name = match RedisOptions::from_url(url) {
-                    Ok(options) => options.to_string(),
-                    Err(_) => format!("{}:", scheme.unwrap_or("?")),
+                let name = match (RedisOptions::from_url(url), NatsOptions::from_url(url)) {
+                    (Ok(options), _) => options.to_string(),
+                    (_, Ok(options)) => options.to_string(),
+                    (Err(_), Err(_)) => format!("{}:", scheme.unwrap_or("?")),
                 };
                 return Ok(Self { store, embedded: None, name });
             }

@@ -88,16 +88,19 @@ async fn listen(link: &Link, pushes: &Pushes, connection: &Connection) -> Result
     connection.round_trip(link, &subject).await?;
     pushes.set_heard(Ok(true));
     pushes.hints.push(Hint::Resync);
-    let mut look_at = clock::now() + LOOK_EVERY;
+    // Beside the hints, which are not to wait for it.
+    let mut looking = std::pin::pin!(async {
+        loop {
+            time::sleep(LOOK_EVERY).await;
+            look(link, pushes).await;
+        }
+    });
     loop {
         let now = clock::now();
         let (free, members) = (pushes.tell_what_is_free(now), pushes.tell_who_may_be_gone(now));
-        if look_at <= now {
-            look(link, pushes).await;
-            look_at = clock::now() + LOOK_EVERY;
-        }
-        let next = [free, members].into_iter().flatten().fold(look_at, Instant::min);
+        let next = [free, members].into_iter().flatten().fold(now + LOOK_EVERY, Instant::min);
         tokio::select! {
+            () = &mut looking => {}
             message = messages.next() => match message {
                 Some(message) => pushes.take(&message.subject, &message.payload),
                 None => return Ok(()),

@@ -56,7 +56,7 @@ fn the_guide_lists_every_event_with_its_level_and_fields() {
 /// Few enough for no table in the code.
 #[test]
 fn the_guide_lists_the_events_of_the_stores() {
-    for (adapter, least) in [("sqlite", 5), ("redis", 6)] {
+    for (adapter, least) in [("sqlite", 5), ("redis", 6), ("nats", 8)] {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let guide = std::fs::read_to_string(root.join("src/guide/observing.md")).unwrap();
         let mut names = Vec::new();
