@@ -13,8 +13,8 @@ use tenure_core::{
     Acquisition, Digest, Identity, Incarnation, Instant, Labels, LeaseName, NextSchedule, Tick, Timestamp,
     Token,
 };
-use tenure_json::timer::{self, Loaded};
 use tenure_json::member;
+use tenure_json::timer::{self, Loaded};
 use tenure_store::{Acquire, Claim, Heartbeat, KeptRun, MemberRecord, Metadata, RunOutcome, TimerRecord};
 
 // The adapter's own sources. They need nothing of the client library, whose build would take longer than all the rest.
@@ -208,7 +208,9 @@ impl Ours {
                     claimed: whole,
                     claims,
                 };
-                let granted::Written::Whole(text) = granted::write(&record, &[]) else { panic!("nothing was granted") };
+                let granted::Written::Whole(text) = granted::write(&record, &[]) else {
+                    panic!("nothing was granted")
+                };
                 let found = timer::read(text.as_bytes(), None, NOW).expect("it is ours");
                 assert_eq!((found.record, found.unreadable), (record, Vec::new()));
                 (Key::Timer, text)
