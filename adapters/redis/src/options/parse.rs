@@ -1,12 +1,11 @@
 //! The URL of such a store, taken apart. No error shows what may be a secret: of the URL only its scheme, and of its parts
 //! only what comes after all that could be a misplaced password was found in order.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure_store::core::ConfigError;
-use tenure_store::url::{parameters, percent_decode};
+use tenure_store::url::{Parts, Refusal, decode, decode_path, duration, presentable};
 
 use super::endpoint::Address;
 use super::{PORT, RedisOptions, SENTINEL_PORT, Servers};
@@ -48,8 +47,6 @@ impl Scheme {
 
 const SCHEMES: &str = "begin with redis: or valkey:, rediss: or valkeys: for TLS, or one of these and +sentinel: or \
      +cluster:, or redis+unix: or valkey+unix:";
-const PLAIN_USERINFO: &str = "have @, /, ?, # and % in a user or a password percent-encoded (%40, %2F, %3F, %23, %25), \
-     and likewise elsewhere but for one @ before the hosts";
 const PARAMETERS: &str = "prefix, db, username, password_file, password_env, sentinel_username, sentinel_password_file, \
      sentinel_password_env, ca, cert, key, connect_timeout and clock_step";
 
@@ -58,59 +55,13 @@ pub(super) fn parse(url: &str) -> Result<RedisOptions, ConfigError> {
     let Some((scheme, text, rest)) = scheme else {
         return Err(ConfigError::new("the store's URL", "\"…\"".to_owned(), format!("must {SCHEMES}")));
     };
-    after_scheme(scheme, rest).map_err(|refusal| match refusal {
-        Refusal::Rule(rule) => {
-            ConfigError::new("the store's URL", format!("\"{text}:…\""), format!("must {rule}"))
-        }
-        Refusal::Setting(error) => error,
-    })
-}
-
-/// Why a URL is refused.
-enum Refusal {
-    /// What it must do.
-    Rule(String),
-    /// One of its settings is refused.
-    Setting(ConfigError),
-}
-
-impl From<&str> for Refusal {
-    fn from(rule: &str) -> Self {
-        Self::Rule(rule.to_owned())
-    }
-}
-
-impl From<String> for Refusal {
-    fn from(rule: String) -> Self {
-        Self::Rule(rule)
-    }
-}
-
-impl From<ConfigError> for Refusal {
-    fn from(error: ConfigError) -> Self {
-        Self::Setting(error)
-    }
+    after_scheme(scheme, rest).map_err(|refusal| refusal.of_url(text))
 }
 
 fn after_scheme(scheme: Scheme, rest: &str) -> Result<RedisOptions, Refusal> {
-    if rest.contains('#') {
-        return Err("have no fragment; write # in a password or a path as %23".into());
-    }
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = match rest.strip_prefix("//") {
-        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-        None if scheme.form == Form::Socket => ("", rest),
-        None => return Err("have // and a host after its scheme".into()),
-    };
-    // Else half a password would be taken for a host, a port, a path or a parameter.
-    if query.contains('@') || path.contains('@') || authority.matches('@').count() > 1 {
-        return Err(PLAIN_USERINFO.into());
-    }
-    let (userinfo, hosts) = match authority.split_once('@') {
-        Some((userinfo, hosts)) => (Some(userinfo), hosts),
-        None => (None, authority),
-    };
-    let mut path = Path::new(path);
+    let url = Parts::of(rest, scheme.form != Form::Socket)?.ok_or("have // and a host after its scheme")?;
+    let hosts = url.hosts;
+    let mut path = Path::new(url.path);
     let servers = match scheme.form {
         Form::Socket if hosts.is_empty() => Servers::One(path.socket()?),
         Form::Socket => return Err("have three slashes before the path of a unix socket, or one".into()),
@@ -135,11 +86,10 @@ fn after_scheme(scheme: Scheme, rest: &str) -> Result<RedisOptions, Refusal> {
     if path.next().is_some() {
         return Err("have nothing after the number of the database".into());
     }
-    if let Some(userinfo) = userinfo {
+    if let Some(userinfo) = url.userinfo {
         options = user(options, userinfo)?;
     }
-    let parameters =
-        parameters(query).map_err(|key| Refusal::Rule(format!("give {} only once", presentable(key))))?;
+    let parameters = url.parameters()?;
     let given = |key: &str| parameters.iter().any(|(other, _)| *other == key);
     for (one, other) in
         [("password_file", "password_env"), ("sentinel_password_file", "sentinel_password_env")]
@@ -198,7 +148,7 @@ impl<'a> Path<'a> {
 
     /// All of it, as the path of a socket.
     fn socket(&mut self) -> Result<Address, Refusal> {
-        let path = file(std::mem::take(&mut self.0))?;
+        let path = decode_path(std::mem::take(&mut self.0))?;
         Ok(Address::socket(path)?)
     }
 }
@@ -233,7 +183,7 @@ fn parameter(
         if text.is_empty() { Err(format!("have a value after {key}=").into()) } else { Ok(text) }
     };
     let path = || -> Result<PathBuf, Refusal> {
-        let path = file(value)?;
+        let path = decode_path(value)?;
         if path.as_os_str().is_empty() { Err(format!("have a path after {key}=").into()) } else { Ok(path) }
     };
     let once = |given: bool, what: &str| {
@@ -296,50 +246,7 @@ fn parameter(
     })
 }
 
-/// A key as an error may show it: it may be anything, but is mostly a known one with a letter wrong.
-fn presentable(key: &str) -> String {
-    let plain = key.len() <= 30 && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if plain { format!("the parameter {key:?}") } else { "such a parameter".to_owned() }
-}
-
-fn decode(text: &str) -> Result<String, Refusal> {
-    String::from_utf8(bytes(text)?).map_err(|_| "be UTF-8 once it is percent-decoded".into())
-}
-
-fn bytes(text: &str) -> Result<Vec<u8>, Refusal> {
-    percent_decode(text)
-        .ok_or_else(|| "have % only before two hexadecimal digits; write % itself as %25".into())
-}
-
-#[cfg(unix)]
-fn file(text: &str) -> Result<PathBuf, Refusal> {
-    use std::os::unix::ffi::OsStringExt as _;
-    Ok(PathBuf::from(OsString::from_vec(bytes(text)?)))
-}
-
-#[cfg(not(unix))]
-fn file(text: &str) -> Result<PathBuf, Refusal> {
-    Ok(PathBuf::from(OsString::from(decode(text)?)))
-}
-
 fn number(text: &str) -> Result<u32, Refusal> {
     let number = if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
     number.ok_or_else(|| "have a number where the database stands".into())
-}
-
-/// The longest time that a parameter may say.
-const LONGEST: Duration = Duration::from_secs(3600);
-
-fn duration(key: &str, text: &str, least: Duration) -> Result<Duration, Refusal> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number = text[..digits].parse::<u32>().ok();
-    let time = match (number, &text[digits..]) {
-        (Some(number), "ms") => Some(Duration::from_millis(number.into())),
-        (Some(number), "s") => Some(Duration::from_secs(number.into())),
-        (Some(number), "m" | "min") => Some(Duration::from_secs(60 * u64::from(number))),
-        _ => None,
-    };
-    time.filter(|time| (least..=LONGEST).contains(time)).ok_or_else(|| {
-        format!("have a time like 500ms or 5s after {key}=, from {least:?} to {LONGEST:?}").into()
-    })
 }
