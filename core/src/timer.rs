@@ -68,7 +68,7 @@ pub struct DueTick {
     pub late: Duration,
     /// How many ticks before it were missed, and are not delivered.
     pub missed: u64,
-    /// Whether it is one of several that are delivered late, in order.
+    /// Whether it is one of several that are late, and made up for in order. A run of one skips none of the others.
     pub catching_up: bool,
 }
 

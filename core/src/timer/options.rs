@@ -7,7 +7,8 @@ use crate::schedule::{AnySchedule, MIN_TOLERANCE};
 use crate::time::Rate;
 use crate::timing::{ConfigError, LeaseConfig, MIN_STEP, StoreClock};
 
-/// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
+/// What becomes of ticks that came while nobody could deliver them (downtime, a pause, a forward step of the clock), and
+/// of a periodic job also of those that could not be claimed while the store was away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there are no other policies")]
 pub enum Missed {
@@ -25,7 +26,7 @@ impl Missed {
     /// More than this at once is a mistake.
     pub const MOST: u32 = 1000;
 
-    pub(super) fn at_once(self) -> u32 {
+    pub(crate) fn at_once(self) -> u32 {
         match self {
             Self::Skip => 1,
             Self::CatchUp { at_most } => at_most.clamp(1, Self::MOST),

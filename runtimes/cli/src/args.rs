@@ -124,9 +124,9 @@ pub(crate) struct Every {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,
 
-    /// What becomes of ticks that came while no process could run them: skip runs the latest of them, catch-up=N the
-    /// last N, one after the other; with --overlap allow they run side by side, as far as no more than 16 run in all
-    /// processes, and those beyond that may be passed over
+    /// What becomes of ticks that came while no process could run them, or none could reach the store: skip runs the
+    /// latest of them, catch-up=N the last N, one after the other; with --overlap allow they run side by side, as far as
+    /// no more than 16 run in all processes, and those beyond that may be passed over
     #[arg(long, value_name = "HOW", default_value = "skip", value_parser = missed)]
     pub(crate) missed: Missed,
 
