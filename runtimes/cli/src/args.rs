@@ -102,10 +102,10 @@ pub(crate) struct Run {
 /// each is run at most once, and with --retry once more if the process that ran it died, or was asked to end.
 ///
 /// The command finds TENURE_TIMER, TENURE_TICK (the number of the tick), TENURE_TICK_TIME (when it was due, in UTC),
-/// TENURE_MISSED (how many ticks before it were missed), TENURE_TOKEN and TENURE_OWNER in its environment. Its standard
-/// input is empty, and it has no terminal to ask at. It ends before its claim does, come what may: also if this program
-/// is killed, stopped, or cut off from the store. What it leaves running is asked to end, and killed after the grace. A
-/// command that fails is recorded as failed (see `tenure jobs`), and the program goes on.
+/// TENURE_MISSED (how many ticks before it came while no process was there), TENURE_TOKEN and TENURE_OWNER in its
+/// environment. Its standard input is empty, and it has no terminal to ask at. It ends before its claim does, come what
+/// may: also if this program is killed, stopped, or cut off from the store. What it leaves running is asked to end, and
+/// killed after the grace. A command that fails is recorded as failed (see `tenure jobs`), and the program goes on.
 ///
 /// The program runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP. That is passed on to commands that run, which may end by
 /// themselves within the grace; a second signal kills them. Nothing is started any more. Suspended (Ctrl-Z) it runs
