@@ -135,7 +135,10 @@ impl Node {
                 None => {
                     return Err(StoreError::transient(match pending.trouble {
                         Some(trouble) => format!("not connected again yet; {}", trouble.message),
-                        None => format!("not connected to {} yet", self.inner.way.address()),
+                        None => {
+                            let way = &self.inner.way;
+                            format!("not connected to {} yet{}", way.address(), way.mends_silence())
+                        }
                     }));
                 }
             }
