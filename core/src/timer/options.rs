@@ -4,7 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use crate::schedule::{AnySchedule, MIN_TOLERANCE};
-use crate::time::Rate;
+use crate::time::{Rate, readable};
 use crate::timing::{ConfigError, LeaseConfig, MIN_STEP, StoreClock};
 
 /// What becomes of ticks that came while nobody could deliver them (downtime, a pause, a forward step of the clock), and
@@ -82,11 +82,11 @@ impl TimerOptions {
         }
         if self.timeout < MIN_STEP {
             let rule = format!("must be at least {MIN_STEP:?}, or no request is ever answered in time");
-            return Err(ConfigError::new("timeout", format!("{:?}", self.timeout), rule));
+            return Err(ConfigError::new("timeout", format!("{}", readable(self.timeout)), rule));
         }
         if let Some(limit) = self.late_limit.filter(|limit| *limit < MIN_TOLERANCE) {
             let rule = format!("must be at least {MIN_TOLERANCE:?}: no tick is met more exactly than that");
-            return Err(ConfigError::new("late_limit", format!("{limit:?}"), rule));
+            return Err(ConfigError::new("late_limit", format!("{}", readable(limit)), rule));
         }
         if self.schedule.text().len() > AnySchedule::MAX_BYTES {
             let rule = format!("must be at most {} bytes long as text", AnySchedule::MAX_BYTES);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use tenure_core::{Acquisition, ConfigError, JobName, NameError};
+use tenure_core::{Acquisition, ConfigError, JobName, NameError, readable};
 use tenure_store::{JobRecord, RunOutcome, RunRecord, RunReport, StoreError};
 
 use crate::Closed;
@@ -130,9 +130,12 @@ impl RunSetup {
         let Self { tenure, job, index, text, ttl } = self;
         let (job, limits) = (job?, tenure.limits());
         if ttl < limits.min_ttl || ttl > limits.max_ttl {
-            let rule =
-                format!("must lie between {:?} and {:?} on this store", limits.min_ttl, limits.max_ttl);
-            return Err(ConfigError::new("ttl", format!("{ttl:?}"), rule).into());
+            let rule = format!(
+                "must lie between {} and {} on this store",
+                readable(limits.min_ttl),
+                readable(limits.max_ttl)
+            );
+            return Err(ConfigError::new("ttl", readable(ttl).to_string(), rule).into());
         }
         if let Some(text) = text.as_ref().filter(|text| text.len() > RunReport::MAX_TEXT_BYTES) {
             let rule = format!("must have at most {} bytes", RunReport::MAX_TEXT_BYTES);
