@@ -46,7 +46,7 @@ pub enum Overlap {
     Skip,
     /// It waits until the run has ended; of several the latest, or as many as the timer catches up.
     Queue,
-    /// It runs beside it, at most [`PeriodicOptions::MOST_RUNS`] in the whole fleet.
+    /// It runs beside it, at most 16 in the whole fleet.
     Allow,
 }
 

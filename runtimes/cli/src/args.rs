@@ -25,8 +25,9 @@ pub(crate) struct Cli {
 
     /// Where leases and timers are kept, for example sqlite:/path/to/file.db or redis://host (also rediss:, valkey:,
     /// redis+unix:, redis+sentinel:, redis+cluster:) [default: a file of this user's, below $XDG_STATE_HOME or
-    /// ~/.local/state]
-    #[arg(long, global = true, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
+    /// ~/.local/state] [env: TENURE_STORE]
+    // Were it read here, the usage in a refusal would show the option as if it had to be given.
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Log more to standard error: -v what happens, -vv also each renewal. TENURE_LOG=target=level,... says it

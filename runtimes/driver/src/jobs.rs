@@ -15,7 +15,7 @@ use crate::tenure::{RequestError, Tenure};
 
 /// The records of jobs: who ran what, when, and how it ended. Made by [`Tenure::jobs`]; cloning shares it.
 ///
-/// The store keeps the last [`RunReport::MOST_RUNS`] runs of each job. They decide nothing: they are for people and
+/// The store keeps the last 100 runs of each job. They decide nothing: they are for people and
 /// programs to look at. [Periodic jobs](Tenure::periodic) record their runs by themselves; other work says when it
 /// begins and how it ends:
 ///
@@ -109,7 +109,7 @@ impl RunSetup {
         self
     }
 
-    /// A text to begin with, at most [`RunReport::MAX_TEXT_BYTES`].
+    /// A text to begin with, of at most 255 bytes.
     pub fn text(mut self, text: impl Into<Arc<str>>) -> Self {
         self.text = Some(text.into());
         self

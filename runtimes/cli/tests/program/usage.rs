@@ -210,6 +210,8 @@ fn arguments_that_make_no_sense_are_code_64() {
         let (code, out, err) = output(place.tenure(arguments));
         assert_eq!((code, out.as_str()), (Some(64), ""), "{arguments:?}: {err}");
         assert!(err.contains(hint), "{arguments:?}: {err}");
+        // The store is in the environment, and need not be given.
+        assert!(arguments.is_empty() || !err.contains("--store"), "{arguments:?}: {err}");
     }
     let mut command = place.tenure(&["leases"]);
     command.env("TENURE_LOG", "tenure=loud");
