@@ -296,6 +296,17 @@ fn a_store_that_cannot_be_used_is_refused_with_its_name() {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_is_told_of_once() {
+    let place = Place::new();
+    let mut command = place.tenure(&["leases"]);
+    // Nobody listens at this port.
+    command.env("TENURE_STORE", "redis://127.0.0.1:1");
+    let (code, _, err) = output(command);
+    assert_eq!(code, Some(69), "{err}");
+    assert_eq!(err.matches("can't connect to 127.0.0.1:1").count(), 1, "{err}");
+}
+
+#[test]
 fn a_command_that_held_for_its_longest_time_is_asked_to_end_and_then_killed() {
     let place = Place::new();
     for (script, ended) in [
