@@ -113,12 +113,18 @@ impl LeaseConfig {
     /// [`MIN_TTL`](Self::MIN_TTL).
     #[must_use]
     pub fn least_ttl(&self, clock: &StoreClock) -> Duration {
-        let drift = |rate: Rate| rate.min(Self::MAX_DRIFT);
-        let (slow, fast) = (below_one(drift(self.drift)), above_one(drift(clock.drift)));
-        // TTL * slow / fast, rounded down, less the margin, is a quarter of the TTL.
+        let (slow, fast) =
+            (below_one(self.drift.min(Self::MAX_DRIFT)), above_one(clock.drift.min(Self::MAX_DRIFT)));
         let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
-        let least = scale_up(margin.saturating_add(1), 4 * fast, 4 * slow - fast);
-        Duration::from_millis(least.div_ceil(1_000_000)).max(Self::MIN_TTL)
+        let fits = |ttl: &Duration| {
+            let valid_for = scale(nanos(*ttl), slow, fast).saturating_sub(margin);
+            Duration::from_nanos(valid_for) >= *ttl / 4
+        };
+        // TTL * slow / fast, less the margin, is a quarter of the TTL, but for what was rounded.
+        let about =
+            Duration::from_millis(scale(margin, 4 * fast, 4 * slow - fast) / 1_000_000).max(Self::MIN_TTL);
+        let longer = [0, 1, 2].map(|ms| about.saturating_add(Duration::from_millis(ms)));
+        longer.into_iter().find(fits).unwrap_or(Duration::MAX)
     }
 
     /// Checks the settings against each other and against the store's clock.
@@ -129,14 +135,8 @@ impl LeaseConfig {
         let refuse = |field, value: Duration, rule: String| {
             Err(ConfigError { field, value: format!("{}", readable(value)), rule })
         };
-        for (field, drift) in [("drift", self.drift), ("store drift", clock.drift)] {
-            if drift > Self::MAX_DRIFT {
-                let rule = format!("must be at most {}", Self::MAX_DRIFT);
-                return Err(ConfigError { field, value: format!("{drift}"), rule });
-            }
-        }
-        let least = self.least_ttl(clock);
-        if self.ttl < least || self.ttl > Self::MAX_TTL {
+        let ttl_is_refused = || {
+            let least = self.least_ttl(clock);
             let mut rule = format!("must lie between {} and {}", readable(least), readable(Self::MAX_TTL));
             if least > Self::MIN_TTL {
                 rule += &format!(
@@ -146,12 +146,24 @@ impl LeaseConfig {
                     readable(clock.step)
                 );
             }
-            return refuse("ttl", self.ttl, rule);
+            refuse("ttl", self.ttl, rule)
+        };
+        if self.ttl < Self::MIN_TTL || self.ttl > Self::MAX_TTL {
+            return ttl_is_refused();
+        }
+        for (field, drift) in [("drift", self.drift), ("store drift", clock.drift)] {
+            if drift > Self::MAX_DRIFT {
+                let rule = format!("must be at most {}", Self::MAX_DRIFT);
+                return Err(ConfigError { field, value: format!("{drift}"), rule });
+            }
         }
         let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
         let drifted = scale(nanos(self.ttl), below_one(self.drift), above_one(clock.drift));
         let valid_for = Duration::from_nanos(drifted.saturating_sub(margin));
         let valid_for = if planted(Bug::NoMargin) { self.ttl } else { valid_for };
+        if valid_for < self.ttl / 4 {
+            return ttl_is_refused();
+        }
 
         let stop_budget = self.stop_budget.unwrap_or_else(|| DEFAULT_STOP_BUDGET.min(valid_for / 4));
         if stop_budget > valid_for / 2 || stop_budget < MIN_STEP {
