@@ -305,6 +305,11 @@ impl<J: Jitter> Lease<J> {
         }
     }
 
+    /// Whether it is a candidate whom the store has not told to wait.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.is_candidate() && self.verdict() == AcquireFailure::Unreachable
+    }
+
     /// Whether it wants a lease and has none.
     pub(crate) fn is_candidate(&self) -> bool {
         match &self.state {

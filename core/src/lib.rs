@@ -98,7 +98,7 @@ pub use node::{Counters, Node};
 pub use notice::{AcquireFailure, LossReason, Notice, ReleaseOutcome};
 pub use periodic::{Overlap, PeriodicOptions};
 pub use schedule::{AnySchedule, Every, MIN_TOLERANCE, Schedule, Tick};
-pub use time::{Instant, Rate, Timestamp};
+pub use time::{Instant, Rate, Timestamp, readable};
 pub use timer::{DueTick, Missed, NextSchedule, TickMiss, TimerChange, TimerEnd, TimerOptions, TimerView};
 pub use timing::{ConfigError, LeaseConfig, LeaseTiming, StoreClock};
 pub use worker::{Restart, RestartPolicy, WorkerOptions};

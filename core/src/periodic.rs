@@ -14,6 +14,7 @@
 //! | the claim is refused | somebody else has the tick; where it may be tried again, this instance watches it until it is finished, and claims later ones meanwhile |
 //! | a run is still going on | by the policy the tick is skipped, waits for its end, or runs beside it |
 //! | a later tick is due before this one could be claimed | by the timer's policy the earlier one is dropped, or comes first; a request that is under way decides before that |
+//! | the store does not answer, and ticks are caught up | what is due meanwhile is made up for: runs come one after the other, and skip none of it |
 //! | the grant comes to nothing: too late, drained, or an earlier run here has still to end | the claim goes back unused, and the tick is told of as skipped |
 //! | the run ends | the tick is finished, or left to another attempt if the run was stopped; the next one is claimed once the store has answered to that, or the claim is over by its TTL |
 //! | drained | nothing is claimed any more; over once nothing runs |
@@ -45,7 +46,7 @@ pub enum Overlap {
     Skip,
     /// It waits until the run has ended; of several the latest, or as many as the timer catches up.
     Queue,
-    /// It runs beside it, at most [`PeriodicOptions::MOST_RUNS`] in the whole fleet.
+    /// It runs beside it, at most 16 in the whole fleet.
     Allow,
 }
 
@@ -161,11 +162,8 @@ impl Periodic {
         if self.overlap(&due) == Overlap::Skip && working {
             return Vec::from([self.skipped(due.tick.n, TickMiss::Overlap)]);
         }
-        let room = match self.options.timer.missed {
-            Missed::Skip => 0,
-            Missed::CatchUp { at_most } => at_most.clamp(1, Missed::MOST) as usize - 1,
-        };
-        let dropped = self.pending.len().saturating_sub(room);
+        let room = self.options.timer.missed.at_once() as usize;
+        let dropped = (self.pending.len() + 1).saturating_sub(room);
         let dropped: Vec<_> = self.pending.drain(..dropped).collect();
         self.pending.push_back((due, now));
         dropped.iter().map(|(due, _)| self.skipped(due.tick.n, TickMiss::Superseded)).collect()
@@ -179,9 +177,33 @@ impl Periodic {
         !self.pending.is_empty() && !full && (self.options.overlap == Overlap::Allow || !busy)
     }
 
-    /// Whether a candidate that waits makes room for the tick that waits behind it.
-    pub(crate) fn gives_way(&self) -> bool {
-        self.options.timer.missed == Missed::Skip
+    /// A tick is due that waits behind these claims, which the store has not answered, or behind the end of one. If no
+    /// run is known to go on, it overlaps with none: where ticks are caught up, it is made up for, and so are those
+    /// before it. Else the first run that starts would skip all the others.
+    pub(crate) fn held_up(&mut self, n: u64, unanswered: &[WorkerKey]) {
+        let catches_up = matches!(self.options.timer.missed, Missed::CatchUp { .. });
+        let held_up = !unanswered.is_empty() || !self.unsettled.is_empty();
+        let working = self.runs.values().any(|run| run.started);
+        if let Some((due, _)) = self.pending.back_mut()
+            && due.tick.n == n
+            && catches_up
+            && held_up
+            && !working
+        {
+            due.catching_up = true;
+            for worker in unanswered {
+                if let Some(run) = self.runs.get_mut(worker) {
+                    run.due.catching_up = true;
+                }
+            }
+        }
+    }
+
+    /// How many of the candidates that wait make room for the ticks that wait behind them: together they are too many.
+    pub(crate) fn give_way(&self, candidates: usize) -> usize {
+        let room = self.options.timer.missed.at_once() as usize;
+        let too_many = (self.pending.len() + candidates).saturating_sub(room);
+        if self.may_claim() { too_many.min(candidates) } else { 0 }
     }
 
     /// Whether ticks that another has claimed are watched until they are finished.

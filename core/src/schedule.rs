@@ -7,7 +7,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
-use crate::time::{Timestamp, nanos};
+use crate::time::{Timestamp, nanos, readable};
 use crate::timing::ConfigError;
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ impl Every {
     pub fn new(period: Duration) -> Result<Self, ConfigError> {
         if period < Self::MIN || period > Self::MAX {
             let rule = format!("must lie between {:?} and 100 years", Self::MIN);
-            return Err(ConfigError::new("period", format!("{period:?}"), rule));
+            return Err(ConfigError::new("period", format!("{}", readable(period)), rule));
         }
         let fraction = format!("{:09}", period.subsec_nanos());
         let fraction = fraction.trim_end_matches('0');

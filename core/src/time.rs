@@ -179,3 +179,24 @@ impl fmt::Display for Rate {
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// A duration in the largest unit of which it is a whole number, for people: `0s`, `1h`, `7d`, `1.5s`.
+#[must_use]
+pub fn readable(duration: Duration) -> impl fmt::Display {
+    Readable(duration)
+}
+
+struct Readable(Duration);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HOUR: u64 = 3600;
+        let whole = if self.0.subsec_nanos() == 0 { self.0.as_secs() } else { 1 };
+        match whole {
+            0 => f.write_str("0s"),
+            secs if secs % (24 * HOUR) == 0 => write!(f, "{}d", secs / (24 * HOUR)),
+            secs if secs % HOUR == 0 => write!(f, "{}h", secs / HOUR),
+            _ => write!(f, "{:?}", self.0),
+        }
+    }
+}

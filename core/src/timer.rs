@@ -66,9 +66,10 @@ pub struct DueTick {
     pub tick: Tick,
     /// How much later it is at least, by the store's clock.
     pub late: Duration,
-    /// How many ticks before it were missed, and are not delivered.
+    /// How many ticks before it were missed: they came while nobody saw them, and are not delivered. What an instance saw
+    /// and did not run does not count here: that is told at the time, with the reason.
     pub missed: u64,
-    /// Whether it is one of several that are delivered late, in order.
+    /// Whether it is one of several that are late, and made up for in order. A run of one skips none of the others.
     pub catching_up: bool,
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use crate::planted::{Bug, planted};
-use crate::time::{Rate, nanos};
+use crate::time::{Rate, nanos, readable};
 
 #[cfg(test)]
 mod tests;
@@ -109,20 +109,47 @@ impl LeaseConfig {
         self
     }
 
+    /// The least TTL, in whole milliseconds, of which a store with this clock leaves a quarter usable, and no less than
+    /// [`MIN_TTL`](Self::MIN_TTL).
+    #[must_use]
+    pub fn least_ttl(&self, clock: &StoreClock) -> Duration {
+        let (slow, fast) =
+            (below_one(self.drift.min(Self::MAX_DRIFT)), above_one(clock.drift.min(Self::MAX_DRIFT)));
+        let margin = nanos(clock.quantum).saturating_add(nanos(clock.step));
+        let fits = |ttl: &Duration| {
+            let valid_for = scale(nanos(*ttl), slow, fast).saturating_sub(margin);
+            Duration::from_nanos(valid_for) >= *ttl / 4
+        };
+        // TTL * slow / fast, less the margin, is a quarter of the TTL, but for what was rounded.
+        let about =
+            Duration::from_millis(scale(margin, 4 * fast, 4 * slow - fast) / 1_000_000).max(Self::MIN_TTL);
+        let longer = [0, 1, 2].map(|ms| about.saturating_add(Duration::from_millis(ms)));
+        longer.into_iter().find(fits).unwrap_or(Duration::MAX)
+    }
+
     /// Checks the settings against each other and against the store's clock.
     ///
     /// # Errors
     /// [`ConfigError`] names the field, its value and the rule.
     pub fn resolve(&self, clock: &StoreClock) -> Result<LeaseTiming, ConfigError> {
         let refuse = |field, value: Duration, rule: String| {
-            Err(ConfigError { field, value: format!("{value:?}"), rule })
+            Err(ConfigError { field, value: format!("{}", readable(value)), rule })
+        };
+        let ttl_is_refused = || {
+            let least = self.least_ttl(clock);
+            let mut rule = format!("must lie between {} and {}", readable(least), readable(Self::MAX_TTL));
+            if least > Self::MIN_TTL {
+                rule += &format!(
+                    ", since the store's grain of {}, its steps of {} and the drift of the clocks must leave a quarter of \
+                     it usable",
+                    readable(clock.quantum),
+                    readable(clock.step)
+                );
+            }
+            refuse("ttl", self.ttl, rule)
         };
         if self.ttl < Self::MIN_TTL || self.ttl > Self::MAX_TTL {
-            return refuse(
-                "ttl",
-                self.ttl,
-                format!("must lie between {:?} and {:?}", Self::MIN_TTL, Self::MAX_TTL),
-            );
+            return ttl_is_refused();
         }
         for (field, drift) in [("drift", self.drift), ("store drift", clock.drift)] {
             if drift > Self::MAX_DRIFT {
@@ -135,15 +162,7 @@ impl LeaseConfig {
         let valid_for = Duration::from_nanos(drifted.saturating_sub(margin));
         let valid_for = if planted(Bug::NoMargin) { self.ttl } else { valid_for };
         if valid_for < self.ttl / 4 {
-            return refuse(
-                "ttl",
-                self.ttl,
-                format!(
-                    "must be longer: after the store's grain of {:?}, its steps of {:?} and the drift of the \
-                     clocks only {valid_for:?} of it are usable",
-                    clock.quantum, clock.step
-                ),
-            );
+            return ttl_is_refused();
         }
 
         let stop_budget = self.stop_budget.unwrap_or_else(|| DEFAULT_STOP_BUDGET.min(valid_for / 4));
@@ -152,8 +171,8 @@ impl LeaseConfig {
                 "stop_budget",
                 stop_budget,
                 format!(
-                    "must lie between {MIN_STEP:?} and {:?}, half of the time that the lease is valid for",
-                    valid_for / 2
+                    "must lie between {MIN_STEP:?} and {}, half of the time that the lease is valid for",
+                    readable(valid_for / 2)
                 ),
             );
         }
@@ -164,8 +183,8 @@ impl LeaseConfig {
                 "renew_interval",
                 renew_interval,
                 format!(
-                    "must lie between {MIN_STEP:?} and {:?}, half of the time between a renewal and the fence",
-                    usable / 2
+                    "must lie between {MIN_STEP:?} and {}, half of the time between a renewal and the fence",
+                    readable(usable / 2)
                 ),
             );
         }
@@ -175,8 +194,8 @@ impl LeaseConfig {
                 "attempt_timeout",
                 attempt_timeout,
                 format!(
-                    "must lie between {MIN_STEP:?} and {:?}, half of the renewal interval",
-                    renew_interval / 2
+                    "must lie between {MIN_STEP:?} and {}, half of the renewal interval",
+                    readable(renew_interval / 2)
                 ),
             );
         }

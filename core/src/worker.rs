@@ -37,7 +37,7 @@ use crate::lease::{LeaseOptions, WaitLimit};
 use crate::name::{Acquisition, LeaseKey, Token, WorkerKey};
 use crate::notice::{AcquireFailure, Notice};
 use crate::planted::{Bug, planted};
-use crate::time::Instant;
+use crate::time::{Instant, readable};
 use crate::timing::{ConfigError, MIN_STEP};
 use crate::untracked::Untracked;
 
@@ -115,11 +115,11 @@ impl RestartPolicy {
     pub fn delays(self, first: Duration, longest: Duration) -> Result<Self, ConfigError> {
         if first < MIN_STEP {
             let rule = format!("must be at least {MIN_STEP:?}, or a workload that fails at once runs hot");
-            return Err(ConfigError::new("first_delay", format!("{first:?}"), rule));
+            return Err(ConfigError::new("first_delay", format!("{}", readable(first)), rule));
         }
         if longest < first {
             let rule = format!("must be at least the first delay of {first:?}");
-            return Err(ConfigError::new("longest_delay", format!("{longest:?}"), rule));
+            return Err(ConfigError::new("longest_delay", format!("{}", readable(longest)), rule));
         }
         Ok(Self { when: self.when, first_delay: first, longest_delay: longest })
     }

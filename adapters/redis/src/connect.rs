@@ -40,6 +40,15 @@ impl Way {
             Self::Given(_) => "the server of the program's own connection".to_owned(),
         }
     }
+
+    /// What to ask if it is silent there.
+    pub(crate) fn mends_silence(&self) -> &'static str {
+        match self {
+            Self::To(endpoint) => endpoint.mends_silence(),
+            // They say it of themselves.
+            Self::Sentinels(_) | Self::Given(_) => "",
+        }
+    }
 }
 
 /// An attempt to connect.
@@ -102,7 +111,8 @@ impl Connecting {
     fn too_long(&self) -> StoreError {
         let (address, timeout) = (self.way.address(), self.timeout);
         StoreError::transient(format!(
-            "connecting to {address} took longer than {timeout:?}, the connect timeout"
+            "connecting to {address} took longer than {timeout:?}, the connect timeout{}",
+            self.way.mends_silence()
         ))
     }
 

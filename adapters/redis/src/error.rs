@@ -56,6 +56,18 @@ impl Failed {
         Self { error: refused(address, &answer), cause: Cause::Refused(answer) }
     }
 
+    /// The same, and if a permission was lacking, the first of the keys for which it was asked.
+    pub(crate) fn about(mut self, key: Option<&[u8]>) -> Self {
+        if let (Cause::Refused(answer), Some(key)) = (&self.cause, key)
+            && lacks_permission(answer)
+        {
+            let key = String::from_utf8_lossy(key);
+            self.error.message +=
+                &format!(" (asked for the key {key:?}: may this user use keys of this prefix?)");
+        }
+        self
+    }
+
     /// The code of what the server answered, if it did.
     pub(crate) fn code(&self) -> Option<&str> {
         match &self.cause {
@@ -112,6 +124,16 @@ pub(crate) fn wants_another_login(error: &RedisError) -> bool {
             .is_ok_and(|answer| matches!(code(&answer), "NOAUTH" | "WRONGPASS"))
 }
 
+/// Whether it was not done because the user may not.
+fn lacks_permission(answer: &ServerError) -> bool {
+    let words = words(answer).to_ascii_lowercase();
+    let says = |what: &str| words.contains(what);
+    code(answer) == "NOPERM"
+        || says("acl failure")
+        || says("no permissions to")
+        || says("the user executing the script")
+}
+
 /// An answer that says that it was not done.
 pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
     let code = code(answer);
@@ -158,25 +180,33 @@ pub(crate) fn refused(address: &str, answer: &ServerError) -> StoreError {
         _ if lower.contains("max number of clients") => StoreError::transient(format!(
             "{at}; raise its maxclients, or find who holds so many connections"
         )),
-        _ if lower.contains("acl failure")
-            || lower.contains("no permissions to")
-            || lower.contains("the user executing the script") =>
-        {
-            StoreError::rejected(format!("{at}; {NO_PERMISSION}"))
-        }
+        _ if lacks_permission(answer) => StoreError::rejected(format!("{at}; {NO_PERMISSION}")),
         _ if lower.contains("unknown command") || lower.contains("unknown redis command") => {
             StoreError::unsupported(format!(
                 "{at}; Redis 6 or newer or Valkey is needed, with scripting (EVAL), and no command renamed"
             ))
         }
-        _ if lower.contains("db index") || lower.contains("select is not allowed") => StoreError::rejected(
-            format!("{at}; the server has no database of this number: a Cluster has only 0"),
-        ),
+        _ if !mends_database(&lower).is_empty() => {
+            StoreError::rejected(format!("{at}{}", mends_database(&lower)))
+        }
         _ => StoreError::rejected(at),
     }
 }
 
 const NO_PERMISSION: &str = "the user lacks a permission: see the list of them in the documentation";
+
+/// What to do about a database that can't be chosen, if the server says so in these words, in small letters.
+fn mends_database(words: &str) -> &'static str {
+    if words.contains("select is not allowed") {
+        "; a Cluster has only database 0: give no other number"
+    } else if words.contains("db index") {
+        "; the server has no database of this number: its setting `databases` says how many it has"
+    } else if words.contains("no permissions to run the 'select' command") {
+        "; the user may choose no database: give the user +select, or use database 0"
+    } else {
+        ""
+    }
+}
 
 /// The server's own words. A server that does not know a command repeats its arguments, and so, of HELLO, the password.
 fn words(answer: &ServerError) -> String {
@@ -203,7 +233,9 @@ pub(crate) fn cant_connect(address: &str, error: &RedisError) -> StoreError {
         )),
         ErrorKind::Client | ErrorKind::InvalidClientConfig => StoreError::rejected(says("")),
         // In the handshake only the choice of the database is put into the library's own words.
-        ErrorKind::Server(_) => StoreError::rejected(says("; a Cluster has only database 0")),
+        ErrorKind::Server(_) => {
+            StoreError::rejected(says(mends_database(&plain(error).to_ascii_lowercase())))
+        }
         _ => match io.map(io::Error::kind) {
             Some(io::ErrorKind::InvalidData) => StoreError::rejected(says(mends_tls(io))),
             Some(io::ErrorKind::PermissionDenied) => {
@@ -243,6 +275,13 @@ fn mends_tls(error: Option<&io::Error>) -> &'static str {
         }
         Some(Tls::InvalidCertificate(Problem::NotValidForName | Problem::NotValidForNameContext { .. })) => {
             "; connect by a name that it has, or have the server show a certificate with this one"
+        }
+        // The type of this error belongs to a crate below rustls.
+        Some(Tls::InvalidCertificate(Problem::Other(other)))
+            if other.to_string().contains("CaUsedAsEndEntity") =>
+        {
+            "; the certificate is that of an authority (CA:TRUE), which no server may show: have it show one that the \
+             authority has signed, or sign it anew with basicConstraints=CA:FALSE"
         }
         Some(Tls::InvalidCertificate(_)) => {
             "; the certificate is not one that this program trusts: give its authority by ca="

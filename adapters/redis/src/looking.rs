@@ -118,6 +118,13 @@ impl Client {
             }
         })
         .await?;
+        if page.is_empty() && after.is_none() {
+            // Every user may scan: nothing is found where the user may use no key of this prefix.
+            self.inspect_lease(
+                &LeaseName::new("any").map_err(|error| StoreError::rejected(error.to_string()))?,
+            )
+            .await?;
+        }
         Ok(page)
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     generations: AtomicU64,
     /// What was last logged of a server that may throw leases away.
     warned: Mutex<Option<(String, Eviction)>>,
+    /// When a lost connection was last warned of.
+    told_lost: Mutex<Option<Instant>>,
 }
 
 enum State {
@@ -84,6 +86,7 @@ impl Node {
                 failures: AtomicU32::new(0),
                 generations: AtomicU64::new(0),
                 warned: Mutex::new(None),
+                told_lost: Mutex::new(None),
             }),
         }
     }
@@ -135,7 +138,10 @@ impl Node {
                 None => {
                     return Err(StoreError::transient(match pending.trouble {
                         Some(trouble) => format!("not connected again yet; {}", trouble.message),
-                        None => format!("not connected to {} yet", self.inner.way.address()),
+                        None => {
+                            let way = &self.inner.way;
+                            format!("not connected to {} yet{}", way.address(), way.mends_silence())
+                        }
                     }));
                 }
             }
@@ -317,23 +323,40 @@ impl Inner {
         }
     }
 
-    /// Once at `warn`; what follows without an answer in between is the same trouble.
+    /// Once at `warn`; what follows without an answer in between is the same trouble. So is what follows soon: a server
+    /// that closes idle connections does so again and again.
     fn log_lost(&self, address: &str, error: &StoreError) {
-        if self.failures.load(Ordering::Relaxed) == 0 {
-            tracing::warn!(event = "redis.lost", %address, %error, "the connection to the store is lost");
+        let now = clock::now();
+        let mut told = self.told_lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lately = told.is_some_and(|at| now.saturating_since(at) < TOLD_FOR);
+        if self.failures.load(Ordering::Relaxed) == 0 && !lately {
+            *told = Some(now);
+            drop(told);
+            tracing::warn!(
+                event = "redis.lost", %address, %error,
+                "the connection to the store is lost; if the server closes those that are idle, set its timeout to 0"
+            );
         } else {
+            drop(told);
             tracing::debug!(event = "redis.lost_again", %address, %error, "the connection to the store is lost again");
         }
     }
 
     fn log_failure(&self, error: &StoreError) {
         if self.failures.load(Ordering::Relaxed) == 0 {
-            tracing::warn!(event = "redis.cannot_connect", %error, "no connection to the store");
+            // A target of its own: whoever shows the error itself can leave this out.
+            tracing::warn!(
+                target: "tenure_redis::cannot_connect", event = "redis.cannot_connect", %error,
+                "no connection to the store"
+            );
         } else {
             tracing::debug!(event = "redis.cannot_connect_yet", %error, "still no connection to the store");
         }
     }
 }
+
+/// For so long after a lost connection was warned of, another one is not.
+const TOLD_FOR: Duration = Duration::from_secs(300);
 
 fn pause_after(failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return Duration::ZERO };

@@ -90,6 +90,10 @@ impl Call {
         self
     }
 
+    pub(crate) fn first_key(&self) -> Option<Vec<u8>> {
+        self.keys.args_iter().next().map(|key| bytes_of(&key).to_owned())
+    }
+
     pub(crate) fn push_key(&mut self, key: &[u8]) {
         self.keys.arg(key);
     }

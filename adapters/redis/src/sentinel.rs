@@ -68,8 +68,10 @@ impl Sentinels {
     async fn ask(&self, sentinel: &Endpoint) -> Result<(String, u16), StoreError> {
         let address = sentinel;
         let asked = before(clock::now() + PATIENCE, self.request(sentinel)).await;
-        let answer =
-            asked.ok_or_else(|| StoreError::transient(format!("{address} did not answer in time")))??;
+        let answer = asked.ok_or_else(|| {
+            let mends = sentinel.mends_silence();
+            StoreError::transient(format!("{address} did not answer in time{mends}"))
+        })??;
         let parts = match &answer {
             Value::Nil => {
                 return Err(StoreError::rejected(format!("{address} knows no service of this name")));
@@ -105,7 +107,13 @@ impl Sentinels {
         let mut command = redis::cmd("SENTINEL");
         command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
         let answer = connection.send_packed_command(&command).await;
-        answer.and_then(Value::extract_error).map_err(failed)
+        answer.and_then(Value::extract_error).map_err(|error| match failed(error) {
+            unknown if unknown.kind == StoreErrorKind::Unsupported => StoreError::rejected(format!(
+                "{sentinel} is no Sentinel: give the addresses of those (their port is 26379 unless they are told \
+                 another), or, for this server itself, a URL with redis:// in place of redis+sentinel://"
+            )),
+            other => other,
+        })
     }
 
     /// The server that was named is the primary.

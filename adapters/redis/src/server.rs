@@ -116,7 +116,7 @@ impl Server {
         call: &Call,
         until: Instant,
     ) -> Result<Value, Failed> {
-        match self.send(route, &script.call(call), until).await {
+        let outcome = match self.send(route, &script.call(call), until).await {
             // It was not executed.
             Err(Failed { cause: Cause::Refused(answer), .. })
                 if answer.kind() == Some(ServerErrorKind::NoScript) =>
@@ -124,7 +124,8 @@ impl Server {
                 self.send(route, &script.call_with_source(call), until).await
             }
             other => other,
-        }
+        };
+        outcome.map_err(|failed| failed.about(call.first_key().as_deref()))
     }
 
     /// Has a command carried out where the keys of this route are.

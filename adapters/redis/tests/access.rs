@@ -129,6 +129,12 @@ mod needs_redis {
             &format!("rediss://:s3cret@{at}"),
             &["not valid for name \"localhost\"", "elsewhere.example", "connect by a name that it has"],
         );
+        show(&certificates.own);
+        let own = certificates.own.display();
+        is_refused(
+            &format!("rediss://localhost:{}?ca={own}", server.tls_port()),
+            &["ca:true", "authority", "has signed"],
+        );
         show(&certificates.server);
         works(&format!("rediss://{at}"));
     }
@@ -142,6 +148,46 @@ mod needs_redis {
         let (certificate, key) = (certificates.client.display(), certificates.client_key.display());
         works(&format!("rediss://localhost:{port}?ca={ca}&cert={certificate}&key={key}"));
         is_refused(&format!("rediss://localhost:{port}?ca={ca}"), &["certificaterequired", "cert="]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn a_url_that_does_not_fit_the_server_is_told_what_would() {
+        let server = Redis::start();
+        let at = server.address();
+        // It waits for the end of what it takes for a command.
+        for runtime in Runtime::each() {
+            let error = look(&runtime, &format!("rediss://{at}")).expect_err("no TLS there");
+            assert_eq!(error.kind, StoreErrorKind::Transient, "{error}");
+            assert!(error.message.contains("does it speak TLS on this port?"), "{error}");
+        }
+        is_refused(&format!("redis+sentinel://{at}/service"), &["is no sentinel", "redis://"]);
+        is_refused(&format!("redis://{at}/99"), &["no database of this number", "`databases`"]);
+        server.command(&["ACL", "SETUSER", "some", "on", ">s3cret", "~*", "&*", "+@all", "-select"]).ok();
+        is_refused(&format!("redis://some:s3cret@{at}/1"), &["+select"]);
+    }
+
+    #[test]
+    #[ignore = "needs redis"]
+    fn a_prefix_that_the_user_may_not_use_is_told_with_a_key_of_it_also_where_lists_are_empty() {
+        let server = Redis::start();
+        server.command(&["ACL", "SETUSER", "some", "on", ">s3cret", "~tenure:*", "&tenure:*", "+@all"]).ok();
+        let at = server.address();
+        works(&format!("redis://some:s3cret@{at}"));
+        let other = format!("redis://some:s3cret@{at}?prefix=other");
+        is_refused(&other, &["\"other:nobody's\"", "prefix"]);
+        let runtime = Runtime::tokio();
+        let list = |url: &str| {
+            let store = RedisStore::from_url(url).unwrap();
+            runtime.block_on(async {
+                let found = store.list(None, 10).await;
+                store.close().await;
+                found
+            })
+        };
+        let error = list(&other).expect_err("it may not see what there is");
+        assert!(error.message.contains("\"other:any\""), "{error}");
+        assert!(list(&format!("redis://some:s3cret@{at}")).unwrap().is_empty());
     }
 
     /// Sentinels on these ports, and the service that they watch.

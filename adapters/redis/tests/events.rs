@@ -62,6 +62,8 @@ static LOG: LazyLock<Log> = LazyLock::new(|| {
 });
 
 mod needs_redis {
+    use std::time::Duration;
+
     use tenure_servers::{Config, Redis};
     use tenure_store::clock;
 
@@ -133,5 +135,26 @@ mod needs_redis {
             assert!(clock::now().saturating_since(begun) < LONG, "{error}");
         }
         assert_eq!(log.lines("redis.connected", &server).len(), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    #[ignore = "needs redis"]
+    async fn a_server_that_closes_idle_connections_is_warned_of_once() {
+        let log = &*LOG;
+        let server = Redis::with(Config::new().set("timeout", "1"));
+        let store = store(&server.url());
+        for closed in 0..3 {
+            granted(&store, &format!("lease-{closed}"), 1).await;
+            let lost =
+                || log.lines("redis.lost", &server).len() + log.lines("redis.lost_again", &server).len();
+            let begun = clock::now();
+            while lost() <= closed {
+                assert!(clock::now().saturating_since(begun) < LONG, "it was not closed");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        let warnings = log.lines("redis.lost", &server);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("set its timeout to 0"), "{warnings:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{AnySchedule, TimerChange, Token};
+use tenure_core::{AnySchedule, TimerChange, Token, readable};
 
 use crate::{
     Acquire, Heartbeat, Limits, Metadata, Operation, Renew, RunReport, StoreError, TimerAct, TimerRequest,
@@ -112,11 +112,19 @@ impl Limits {
     fn check_ttl(&self, ttl: Duration) -> Result<(), StoreError> {
         let Self { min_ttl, max_ttl, .. } = self;
         if ttl < *min_ttl {
-            let message = format!("a TTL of {ttl:?} is too short: this store keeps at least {min_ttl:?}");
+            let message = format!(
+                "a TTL of {} is too short: this store keeps at least {}",
+                readable(ttl),
+                readable(*min_ttl)
+            );
             return Err(StoreError::rejected(message));
         }
         if ttl > *max_ttl {
-            let message = format!("a TTL of {ttl:?} is too long: this store keeps at most {max_ttl:?}");
+            let message = format!(
+                "a TTL of {} is too long: this store keeps at most {}",
+                readable(ttl),
+                readable(*max_ttl)
+            );
             return Err(StoreError::rejected(message));
         }
         Ok(())
@@ -223,10 +231,10 @@ mod tests {
         assert_eq!(error.kind, StoreErrorKind::Rejected);
         assert_eq!(
             error.to_string(),
-            r#"the store refuses (lease "backup"): a TTL of 0ns is too short: this store keeps at least 50ms"#
+            r#"the store refuses (lease "backup"): a TTL of 0s is too short: this store keeps at least 50ms"#
         );
         let error = limits.check_acquire(&request(Duration::MAX)).expect_err("300 years are refused");
-        assert!(error.to_string().ends_with("this store keeps at most 604800s"), "{error}");
+        assert!(error.to_string().ends_with("this store keeps at most 7d"), "{error}");
         assert_eq!(limits.check_acquire(&request(limits.min_ttl)), Ok(()));
         assert_eq!(limits.check_acquire(&request(limits.max_ttl)), Ok(()));
     }

@@ -143,7 +143,7 @@ pub struct StoreTime {
 }
 
 /// A timer's record. It is bounded: schedules have at most 255 bytes, and there are at most
-/// [`PeriodicOptions::MOST_RUNS`] claims.
+/// 16 claims.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "adapters write and read them")]
 pub struct TimerRecord {

@@ -4,6 +4,7 @@ use alloc::format;
 use core::time::Duration;
 
 use super::view::Labels;
+use crate::time::readable;
 use crate::timing::{ConfigError, LeaseConfig, MIN_STEP};
 
 /// How this instance shows that it is alive.
@@ -36,17 +37,17 @@ impl MemberOptions {
     pub fn check(&self) -> Result<(), ConfigError> {
         let (least, most) = (LeaseConfig::MIN_TTL, LeaseConfig::MAX_TTL);
         if self.ttl < least || self.ttl > most {
-            let rule = format!("must lie between {least:?} and {most:?}");
-            return Err(ConfigError::new("member ttl", format!("{:?}", self.ttl), rule));
+            let rule = format!("must lie between {} and {}", readable(least), readable(most));
+            return Err(ConfigError::new("member ttl", format!("{}", readable(self.ttl)), rule));
         }
         let interval = self.interval();
         if interval > self.ttl / 2 || interval < MIN_STEP {
             let rule = format!(
-                "must be at least {MIN_STEP:?} and at most half of the member's ttl of {:?}, or one lost heartbeat \
+                "must be at least {MIN_STEP:?} and at most half of the member's ttl of {}, or one lost heartbeat \
                  makes the instance look dead",
-                self.ttl
+                readable(self.ttl)
             );
-            return Err(ConfigError::new("heartbeat", format!("{interval:?}"), rule));
+            return Err(ConfigError::new("heartbeat", format!("{}", readable(interval)), rule));
         }
         Ok(())
     }

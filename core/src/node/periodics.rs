@@ -11,7 +11,7 @@ use crate::notice::{AcquireFailure, Notice};
 use crate::periodic::{Overlap, Periodic, PeriodicOptions, Refused, Run};
 use crate::planted::{Bug, planted};
 use crate::time::Instant;
-use crate::timer::{DueTick, TickMiss, TimerEnd};
+use crate::timer::{DueTick, Missed, TickMiss, TimerEnd};
 use crate::worker::{Restart, RestartPolicy, Worker, WorkerOptions};
 
 /// The claim that a lease stands for.
@@ -128,6 +128,21 @@ impl<J: Jitter> Node<J> {
             self.pass_over(key);
         }
         self.go_on(key);
+        self.held_up(key, due.tick.n);
+    }
+
+    /// A tick that could not be claimed at once may be one to be made up for.
+    fn held_up(&mut self, key: PeriodicKey, tick: u64) {
+        let Some(entry) = self.periodics.get(&key) else { return };
+        let unanswered = |run: &Run| {
+            let candidate = self.leases.get(&run.claim.unwrap_or(run.lease));
+            !run.started && !run.watched && candidate.is_some_and(|entry| entry.lease.is_unanswered())
+        };
+        let runs = entry.periodic.runs.iter().filter(|(_, run)| unanswered(run));
+        let unanswered: Vec<_> = runs.map(|(worker, _)| *worker).collect();
+        if let Some(entry) = self.periodics.get_mut(&key) {
+            entry.periodic.held_up(tick, &unanswered);
+        }
     }
 
     /// While the instance drains, what waits is not claimed here.
@@ -151,10 +166,7 @@ impl<J: Jitter> Node<J> {
 
     /// Claims what may be claimed now. A candidate that waits in vain makes room for it.
     pub(super) fn go_on(&mut self, key: PeriodicKey) {
-        let Some(entry) = self.periodics.get(&key) else { return };
-        if entry.periodic.gives_way() && entry.periodic.may_claim() {
-            self.give_way(key);
-        }
+        self.give_way(key);
         self.claim_next(key);
     }
 
@@ -171,17 +183,22 @@ impl<J: Jitter> Node<J> {
         claims && waits && entry.periodic.waits_for_its_own(&run.due)
     }
 
-    /// Candidates that wait, and don't watch, make room for a later one. A request that is under way is not given up:
-    /// else a store that is slower than the timer would never let any tick be run.
+    /// Candidates that wait, and don't watch, make room for later ones, if they are too many together; where ticks are
+    /// caught up, one that waits for a run keeps its place. A request that is under way is not given up: else a store
+    /// that is slower than the timer would never let any tick be run.
     fn give_way(&mut self, key: PeriodicKey) {
         let Some(entry) = self.periodics.get(&key) else { return };
-        let gives_way = |run: &Run| {
-            let waits = matches!(self.candidacy(run), Some(Phase::Idle | Phase::Waiting(_)));
-            waits && !run.watched
+        let catches_up = entry.periodic.options.timer.missed != Missed::Skip;
+        let gives_way = |run: &Run| match self.candidacy(run) {
+            Some(Phase::Waiting(AcquireFailure::Busy)) => !run.watched && !catches_up,
+            Some(Phase::Idle | Phase::Waiting(_)) => !run.watched,
+            Some(Phase::Deciding | Phase::Holding | Phase::Done) | None => false,
         };
         let runs = entry.periodic.runs.iter().filter(|(_, run)| gives_way(run));
-        let superseded: Vec<_> = runs.map(|(worker, _)| *worker).collect();
-        for worker in superseded {
+        let waiting: Vec<_> = runs.map(|(worker, _)| *worker).collect();
+        // The oldest come first.
+        let superseded = entry.periodic.give_way(waiting.len());
+        for worker in waiting.into_iter().take(superseded) {
             if let Some(run) = self.run_mut(worker) {
                 run.refused = Some(Refused::Missed(TickMiss::Superseded));
             }

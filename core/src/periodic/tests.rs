@@ -77,6 +77,59 @@ fn as_many_ticks_wait_as_may_be_made_up_for_and_the_oldest_make_room() {
 }
 
 #[test]
+fn with_what_waits_behind_them_candidates_are_no_more_than_may_be_made_up_for() {
+    for (missed, pending, candidates, superseded) in [
+        (Missed::Skip, 0, 2, 0),
+        (Missed::Skip, 1, 2, 2),
+        (Missed::CatchUp { at_most: 3 }, 2, 1, 0),
+        (Missed::CatchUp { at_most: 3 }, 3, 1, 1),
+        (Missed::CatchUp { at_most: 3 }, 2, 3, 2),
+    ] {
+        let mut options = options();
+        options.timer.missed = missed;
+        let mut job = job(options);
+        for n in 1..=pending {
+            job.ticked(NOW, due(n));
+        }
+        assert_eq!(job.give_way(candidates), superseded, "{missed:?} {pending} {candidates}");
+    }
+}
+
+#[test]
+fn what_is_held_up_by_the_store_is_made_up_for_where_ticks_are_caught_up_and_no_run_goes_on() {
+    let catch_up = Missed::CatchUp { at_most: 3 };
+    for (missed, unanswered, unsettled, working, made_up_for) in [
+        (catch_up, true, false, false, true),
+        (catch_up, false, true, false, true),
+        (catch_up, false, false, false, false),
+        (catch_up, true, true, true, false),
+        (Missed::Skip, true, true, false, false),
+    ] {
+        let mut options = options();
+        (options.timer.missed, options.overlap) = (missed, Overlap::Queue);
+        let mut job = job(options);
+        let claiming = WorkerKey(7);
+        job.runs.insert(claiming, run(2));
+        if working {
+            job = with_a_run(job);
+        }
+        job.unsettled.extend(unsettled.then_some(LeaseKey(6)));
+        job.ticked(NOW, due(3));
+        let keys: &[_] = if unanswered { &[claiming] } else { &[] };
+        job.held_up(3, keys);
+        assert_eq!(job.runs[&claiming].due.catching_up, made_up_for && unanswered);
+        let next = job.next(NOW).map(|due| due.catching_up);
+        assert_eq!(next, Some(made_up_for), "{missed:?} {unanswered} {unsettled} {working}");
+    }
+    let mut job = job(options());
+    job.options.timer.missed = catch_up;
+    job.ticked(NOW, due(1));
+    assert_eq!(job.next(NOW), Some(due(1)));
+    job.held_up(1, &[WorkerKey(7)]);
+    assert!(!job.has(1), "it was claimed at once");
+}
+
+#[test]
 fn a_tick_is_as_late_as_it_is_when_it_is_claimed_and_too_late_ones_are_not() {
     let mut options = options();
     options.timer.late_limit = Some(Duration::from_secs(5));

@@ -19,3 +19,18 @@ fn a_timestamp_is_shown_in_utc_as_rfc_3339_has_it() {
     assert_eq!(Timestamp::MAX.to_string(), "2262-04-11T23:47:16.854775807Z");
     assert_eq!(Timestamp::from_nanos(i64::MIN).to_string(), "1677-09-21T00:12:43.145224192Z");
 }
+
+#[test]
+fn durations_are_shown_in_a_unit_that_fits() {
+    for (nanos, shown) in [
+        (0, "0s"),
+        (1, "1ns"),
+        (50_000_000, "50ms"),
+        (1_500_000_000, "1.5s"),
+        (90_000_000_000, "90s"),
+        (3_600_000_000_000, "1h"),
+        (604_800_000_000_000, "7d"),
+    ] {
+        assert_eq!(super::readable(core::time::Duration::from_nanos(nanos)).to_string(), shown);
+    }
+}

@@ -4,10 +4,11 @@ use alloc::format;
 use core::time::Duration;
 
 use crate::schedule::{AnySchedule, MIN_TOLERANCE};
-use crate::time::Rate;
+use crate::time::{Rate, readable};
 use crate::timing::{ConfigError, LeaseConfig, MIN_STEP, StoreClock};
 
-/// What becomes of ticks that came while nobody could deliver them: downtime, a pause, a forward step of the clock.
+/// What becomes of ticks that came while nobody could deliver them (downtime, a pause, a forward step of the clock), and
+/// of a periodic job also of those that could not be claimed while the store was away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there are no other policies")]
 pub enum Missed {
@@ -25,7 +26,7 @@ impl Missed {
     /// More than this at once is a mistake.
     pub const MOST: u32 = 1000;
 
-    pub(super) fn at_once(self) -> u32 {
+    pub(crate) fn at_once(self) -> u32 {
         match self {
             Self::Skip => 1,
             Self::CatchUp { at_most } => at_most.clamp(1, Self::MOST),
@@ -81,11 +82,11 @@ impl TimerOptions {
         }
         if self.timeout < MIN_STEP {
             let rule = format!("must be at least {MIN_STEP:?}, or no request is ever answered in time");
-            return Err(ConfigError::new("timeout", format!("{:?}", self.timeout), rule));
+            return Err(ConfigError::new("timeout", format!("{}", readable(self.timeout)), rule));
         }
         if let Some(limit) = self.late_limit.filter(|limit| *limit < MIN_TOLERANCE) {
             let rule = format!("must be at least {MIN_TOLERANCE:?}: no tick is met more exactly than that");
-            return Err(ConfigError::new("late_limit", format!("{limit:?}"), rule));
+            return Err(ConfigError::new("late_limit", format!("{}", readable(limit)), rule));
         }
         if self.schedule.text().len() > AnySchedule::MAX_BYTES {
             let rule = format!("must be at most {} bytes long as text", AnySchedule::MAX_BYTES);

@@ -1,8 +1,9 @@
+use alloc::format;
 use alloc::string::ToString;
 use core::time::Duration;
 
 use super::{LeaseConfig, LeaseTiming, StoreClock};
-use crate::time::{Rate, nanos};
+use crate::time::{Rate, nanos, readable};
 
 const PERFECT: StoreClock = StoreClock { drift: Rate::ZERO, quantum: Duration::ZERO, step: Duration::ZERO };
 
@@ -93,6 +94,27 @@ fn a_ttl_of_zero_one_millisecond_or_the_wrong_unit_is_refused() {
 }
 
 #[test]
+fn the_refusal_of_a_ttl_names_the_least_that_works_with_the_stores_clock() {
+    for step in [0, 1, 20, 100, 1_000].map(Duration::from_millis) {
+        for ppm in [0, 10_000, 200_000] {
+            let clock = StoreClock { step, drift: Rate::from_ppm(ppm), ..StoreClock::default() };
+            let config = LeaseConfig::new(Duration::ZERO);
+            let least = config.least_ttl(&clock);
+            let error = config.resolve(&clock).expect_err("refused");
+            let rule = format!("ttl is 0s, but it must lie between {} and 7d", readable(least));
+            assert!(error.to_string().starts_with(&rule), "{error}");
+            LeaseConfig::new(least).resolve(&clock).expect("the least that works");
+            let shorter = LeaseConfig::new(least - Duration::from_millis(1));
+            assert_eq!(shorter.resolve(&clock).expect_err("refused").field, "ttl");
+        }
+    }
+    // As on Redis, with what follows from it.
+    let clock = StoreClock { step: Duration::from_millis(100), ..StoreClock::default() };
+    let error = LeaseConfig::new(Duration::from_millis(60)).resolve(&clock).expect_err("refused").to_string();
+    assert!(error.contains("60ms") && error.contains("139ms") && error.contains("100ms"), "{error}");
+}
+
+#[test]
 fn a_huge_ttl_is_refused_and_overflows_nothing() {
     for ttl in
         [Duration::MAX, Duration::from_millis(u64::MAX), secs(300 * 365 * 86_400), secs(i64::MAX as u64)]
@@ -157,7 +179,7 @@ fn whatever_is_accepted_leaves_room_for_two_renewals_before_the_fence() {
 #[test]
 fn a_period_of_no_time_is_no_schedule_and_the_refusal_names_the_value() {
     let error = crate::AnySchedule::try_from(Duration::ZERO).unwrap_err();
-    assert_eq!((error.field, &*error.value), ("period", "0ns"));
+    assert_eq!((error.field, &*error.value), ("period", "0s"));
     let schedule = crate::AnySchedule::try_from(Duration::from_secs(90)).unwrap();
     assert_eq!(schedule.text(), "every 90s");
 }

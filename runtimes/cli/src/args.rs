@@ -24,9 +24,10 @@ pub(crate) struct Cli {
     pub(crate) action: Action,
 
     /// Where leases and timers are kept, for example sqlite:/path/to/file.db or redis://host (also rediss:, valkey:,
-    /// redis+unix:, redis+sentinel:, redis+cluster:) or nats://host (also tls:) [default: a file of this user's, below $XDG_STATE_HOME or
-    /// ~/.local/state]
-    #[arg(long, global = true, value_name = "URL", env = "TENURE_STORE", hide_env_values = true)]
+    /// redis+unix:, redis+sentinel:, redis+cluster:) or nats://host (also tls:) [default: a file of this user's, below
+    /// $XDG_STATE_HOME or ~/.local/state] [env: TENURE_STORE]
+    // Were it read here, the usage in a refusal would show the option as if it had to be given.
+    #[arg(long, global = true, value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Log more to standard error: -v what happens, -vv also each renewal. TENURE_LOG=target=level,... says it
@@ -102,10 +103,10 @@ pub(crate) struct Run {
 /// each is run at most once, and with --retry once more if the process that ran it died, or was asked to end.
 ///
 /// The command finds TENURE_TIMER, TENURE_TICK (the number of the tick), TENURE_TICK_TIME (when it was due, in UTC),
-/// TENURE_MISSED (how many ticks before it were missed), TENURE_TOKEN and TENURE_OWNER in its environment. Its standard
-/// input is empty, and it has no terminal to ask at. It ends before its claim does, come what may: also if this program
-/// is killed, stopped, or cut off from the store. What it leaves running is asked to end, and killed after the grace. A
-/// command that fails is recorded as failed (see `tenure jobs`), and the program goes on.
+/// TENURE_MISSED (how many ticks before it came while no process was there), TENURE_TOKEN and TENURE_OWNER in its
+/// environment. Its standard input is empty, and it has no terminal to ask at. It ends before its claim does, come what
+/// may: also if this program is killed, stopped, or cut off from the store. What it leaves running is asked to end, and
+/// killed after the grace. A command that fails is recorded as failed (see `tenure jobs`), and the program goes on.
 ///
 /// The program runs until SIGTERM, SIGINT, SIGQUIT or SIGHUP. That is passed on to commands that run, which may end by
 /// themselves within the grace; a second signal kills them. Nothing is started any more. Suspended (Ctrl-Z) it runs
@@ -124,9 +125,9 @@ pub(crate) struct Every {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: String,
 
-    /// What becomes of ticks that came while no process could run them: skip runs the latest of them, catch-up=N the
-    /// last N, one after the other; with --overlap allow they run side by side, as far as no more than 16 run in all
-    /// processes, and those beyond that may be passed over
+    /// What becomes of ticks that came while no process could run them, or none could reach the store: skip runs the
+    /// latest of them, catch-up=N the last N, one after the other; with --overlap allow they run side by side, as far as
+    /// no more than 16 run in all processes, and those beyond that may be passed over
     #[arg(long, value_name = "HOW", default_value = "skip", value_parser = missed)]
     pub(crate) missed: Missed,
 

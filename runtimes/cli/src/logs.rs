@@ -29,6 +29,8 @@ pub(crate) fn start(verbose: u8) -> Result<(), Failure> {
         _ => Targets::new()
             .with_default(LevelFilter::WARN)
             .with_target("tenure", level)
+            // Whoever can't go on for it says so, with the same words.
+            .with_target("tenure_redis::cannot_connect", if verbose == 0 { Level::ERROR } else { level })
             .with_target("tenure::lost", if verbose == 0 { Level::ERROR } else { level }),
     };
     let lines = tracing_subscriber::fmt::layer().with_writer(|| Stderr).with_ansi(false);

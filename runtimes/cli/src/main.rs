@@ -77,6 +77,9 @@ fn main() -> ExitCode {
     }
 }
 
+/// The variable that names the store.
+const STORE_VARIABLE: &str = "TENURE_STORE";
+
 fn perform(cli: &Cli) -> Result<u8, Failure> {
     logs::start(cli.verbose)?;
     // The leases are renewed on the worker thread, so that nothing that this thread does (it writes to a standard
@@ -86,7 +89,9 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(exit::INTERNAL, format!("the program could not start: {error}")))?;
-    let place = || Place::new(cli.store.as_deref());
+    let given =
+        cli.store.clone().or_else(|| Some(std::env::var_os(STORE_VARIABLE)?.to_string_lossy().into_owned()));
+    let place = || Place::new(given.as_deref());
     runtime.block_on(async {
         match &cli.action {
             Action::Run(args) => run::run(args, &place()?).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use tenure_core::{Acquisition, ConfigError, JobName, NameError};
+use tenure_core::{Acquisition, ConfigError, JobName, NameError, readable};
 use tenure_store::{JobRecord, RunOutcome, RunRecord, RunReport, StoreError};
 
 use crate::Closed;
@@ -15,7 +15,7 @@ use crate::tenure::{RequestError, Tenure};
 
 /// The records of jobs: who ran what, when, and how it ended. Made by [`Tenure::jobs`]; cloning shares it.
 ///
-/// The store keeps the last [`RunReport::MOST_RUNS`] runs of each job. They decide nothing: they are for people and
+/// The store keeps the last 100 runs of each job. They decide nothing: they are for people and
 /// programs to look at. [Periodic jobs](Tenure::periodic) record their runs by themselves; other work says when it
 /// begins and how it ends:
 ///
@@ -109,7 +109,7 @@ impl RunSetup {
         self
     }
 
-    /// A text to begin with, at most [`RunReport::MAX_TEXT_BYTES`].
+    /// A text to begin with, of at most 255 bytes.
     pub fn text(mut self, text: impl Into<Arc<str>>) -> Self {
         self.text = Some(text.into());
         self
@@ -130,9 +130,12 @@ impl RunSetup {
         let Self { tenure, job, index, text, ttl } = self;
         let (job, limits) = (job?, tenure.limits());
         if ttl < limits.min_ttl || ttl > limits.max_ttl {
-            let rule =
-                format!("must lie between {:?} and {:?} on this store", limits.min_ttl, limits.max_ttl);
-            return Err(ConfigError::new("ttl", format!("{ttl:?}"), rule).into());
+            let rule = format!(
+                "must lie between {} and {} on this store",
+                readable(limits.min_ttl),
+                readable(limits.max_ttl)
+            );
+            return Err(ConfigError::new("ttl", readable(ttl).to_string(), rule).into());
         }
         if let Some(text) = text.as_ref().filter(|text| text.len() > RunReport::MAX_TEXT_BYTES) {
             let rule = format!("must have at most {} bytes", RunReport::MAX_TEXT_BYTES);

@@ -82,11 +82,13 @@ impl PeriodicSetup {
         }
     }
 
-    /// What becomes of ticks that came while nobody could run them: downtime of the whole fleet, a pause, a forward step
-    /// of the store's clock. Default [`Missed::Skip`]: the latest is run, and the others are counted as missed.
+    /// What becomes of ticks that came while nobody could run them: downtime of the whole fleet, a store that was away, a
+    /// pause, a forward step of the store's clock. Default [`Missed::Skip`]: the latest is run, and the others are told as
+    /// missed.
     ///
-    /// Ticks that are caught up with come one close after the other, and [`overlap`](PeriodicSetup::overlap) says what
-    /// becomes of one that comes while a run is going on: where each of them is to be run, choose [`Overlap::Queue`].
+    /// Ticks that are caught up with run one after the other, or side by side with [`Overlap::Allow`].
+    /// [`overlap`](PeriodicSetup::overlap) says what becomes of one that comes by the clock meanwhile: where each of those
+    /// is to be run, too, choose [`Overlap::Queue`].
     pub const fn missed(mut self, missed: Missed) -> Self {
         self.when.missed = missed;
         self

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use tenure_core::{
     AnySchedule, ConfigError, Identity, Instant, JobName, LeaseConfig, LeaseName, LeaseOptions, LeaseTiming,
-    Missed, PeriodicOptions, TimerName, TimerOptions, WaitLimit, WorkerOptions,
+    Missed, PeriodicOptions, TimerName, TimerOptions, WaitLimit, WorkerOptions, readable,
 };
 use tenure_store::{Eviction, LeaseRecord, Limits, StoreError, TimerEntry};
 
@@ -541,10 +541,11 @@ impl std::fmt::Debug for Tenure {
 /// The timing that follows from the settings, if this store can keep it.
 pub(crate) fn resolve(config: &LeaseConfig, limits: &Limits) -> Result<LeaseTiming, ConfigError> {
     if config.ttl < limits.min_ttl || config.ttl > limits.max_ttl {
+        let least = limits.min_ttl.max(config.least_ttl(&limits.clock));
         return Err(ConfigError::new(
             "ttl",
-            format!("{:?}", config.ttl),
-            format!("must lie between {:?} and {:?} on this store", limits.min_ttl, limits.max_ttl),
+            readable(config.ttl).to_string(),
+            format!("must lie between {} and {} on this store", readable(least), readable(limits.max_ttl)),
         ));
     }
     config.resolve(&limits.clock)

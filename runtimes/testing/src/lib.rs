@@ -52,6 +52,8 @@ pub use fault::{Fault, StoreFault, UnknownFault};
 pub use fleet::Fleet;
 pub use store::InstanceStore;
 pub use task::{Crashed, Task};
+/// Why a time on [`TestRuntime`] did not come.
+pub use tenure_driver::testing::Stalled;
 /// The runtime of an instance, as its [`Builder`](tenure_driver::Builder) has it.
 pub use tenure_driver::testing::TestRuntime;
 pub use wall::WallTime;

@@ -25,6 +25,8 @@ pub struct Certificates {
     pub expired: PathBuf,
     /// Another certificate for the server's key, for the host elsewhere.example.
     pub elsewhere: PathBuf,
+    /// A certificate for the server's key and its hosts that is an authority of its own.
+    pub own: PathBuf,
     /// A client's certificate.
     pub client: PathBuf,
     /// The client's key.
@@ -58,6 +60,9 @@ impl Certificates {
             |hosts, last| signed("a server", hosts, &server_key, ExtendedKeyUsagePurpose::ServerAuth, last);
         let client = signed("a client", &["client"], &client_key, ExtendedKeyUsagePurpose::ClientAuth, LAST);
         let here: &[&str] = &["127.0.0.1", "::1", "localhost"];
+        let mut own = parameters("a server of its own", here);
+        own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let own = own.self_signed(&server_key).expect("an authority signs itself").pem();
 
         let file = |name: &str, text: String| {
             let path = folder.join(name);
@@ -70,6 +75,7 @@ impl Certificates {
             server_key: file("server-key.pem", server_key.serialize_pem()),
             expired: file("expired.pem", server(here, 2001)),
             elsewhere: file("elsewhere.pem", server(&["elsewhere.example"], LAST)),
+            own: file("own.pem", own),
             client: file("client.pem", client),
             client_key: file("client-key.pem", client_key.serialize_pem()),
         }

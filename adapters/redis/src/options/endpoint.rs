@@ -85,6 +85,19 @@ impl Endpoint {
         Self { address: Address::Tcp(host.to_owned(), port), access: self.access.clone() }
     }
 
+    /// What to ask about a server that accepts a connection and then says nothing.
+    pub(crate) fn mends_silence(&self) -> &'static str {
+        let tls = match &self.access {
+            How::Ours(access) => access.tls.is_some(),
+            How::Given(info) => matches!(info.addr(), ConnectionAddr::TcpTls { .. }),
+        };
+        if tls {
+            "; does it speak TLS on this port? Without TLS the URL has one s less: redis://"
+        } else {
+            ""
+        }
+    }
+
     /// Whether it comes from the same settings.
     pub(super) fn is(&self, other: &Self) -> bool {
         let same = match (&self.access, &other.access) {

@@ -23,9 +23,9 @@ fn a_drift_with_which_no_clock_can_be_told_from_another_is_refused() {
 #[test]
 fn a_timeout_and_a_limit_of_lateness_that_nothing_can_meet_are_refused() {
     let said = refusal(|options| options.timeout = Duration::ZERO);
-    assert!(said.starts_with("timeout is 0ns, but it must be at least 1ms"), "{said}");
+    assert!(said.starts_with("timeout is 0s, but it must be at least 1ms"), "{said}");
     let said = refusal(|options| options.late_limit = Some(Duration::ZERO));
-    assert!(said.starts_with("late_limit is 0ns, but it must be at least 20ms"), "{said}");
+    assert!(said.starts_with("late_limit is 0s, but it must be at least 20ms"), "{said}");
 }
 
 /// A schedule of a long text.

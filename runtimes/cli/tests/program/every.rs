@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Evidence, Place, Running, bare_tenure, eventually, lives, now, output};
+use crate::harness::{Evidence, Place, Running, bare_tenure, block, eventually, lives, now, output};
 
 const FILE: &str = "evidence";
 
@@ -312,6 +312,29 @@ fn of_ticks_that_came_while_nobody_was_there_as_many_as_wanted_are_caught_up_wit
 }
 
 #[test]
+fn ticks_that_came_while_the_store_was_away_are_caught_up_with_one_after_the_other() {
+    let place = Place::new();
+    let running = place.ticks("250ms", &["--missed", "catch-up=100"], FILE, 50);
+    until_tick(&place, 3);
+    let blocked = block(&place);
+    let away = now();
+    eventually("twelve periods to pass", || (now() - away > 3_000_000_000).then_some(()));
+    let back = now();
+    drop(blocked);
+    let evidence = until_tick(&place, 30);
+    drop(running);
+    evidence.must_be_clean();
+    let begun = evidence.ticks.iter().filter(|tick| tick.start < back);
+    let last = begun.max_by_key(|tick| tick.n).unwrap();
+    // The last run went on for a while; and of the last ticks the program may hear when it runs the first again.
+    let (from, until) = (last.n + 4, last.n + (back - last.start) / 250_000_000 - 4);
+    assert!(from + 3 <= until, "the outage was too short: {last:?}, {back}");
+    let ran: Vec<_> = evidence.ticks.iter().map(|tick| tick.n).collect();
+    assert!((from..=until).all(|tick| ran.contains(&tick)), "{from} to {until}: {ran:?}");
+    assert!(ran.is_sorted_by(|a, b| a < b), "in order: {ran:?}");
+}
+
+#[test]
 fn ticks_that_are_caught_up_with_run_side_by_side_where_they_may_overlap() {
     const PERIOD: Duration = Duration::from_millis(200);
     let place = Place::new();
@@ -354,5 +377,6 @@ crate::place::also_on_redis! {
     when_all_are_started_anew_ticks_stay_where_they_were
     of_ticks_that_came_while_nobody_was_there_the_latest_is_run
     of_ticks_that_came_while_nobody_was_there_as_many_as_wanted_are_caught_up_with
+    ticks_that_came_while_the_store_was_away_are_caught_up_with_one_after_the_other
     a_tick_that_would_be_too_late_is_not_run
 }

@@ -210,6 +210,8 @@ fn arguments_that_make_no_sense_are_code_64() {
         let (code, out, err) = output(place.tenure(arguments));
         assert_eq!((code, out.as_str()), (Some(64), ""), "{arguments:?}: {err}");
         assert!(err.contains(hint), "{arguments:?}: {err}");
+        // The store is in the environment, and need not be given.
+        assert!(arguments.is_empty() || !err.contains("--store"), "{arguments:?}: {err}");
     }
     let mut command = place.tenure(&["leases"]);
     command.env("TENURE_LOG", "tenure=loud");
@@ -291,6 +293,17 @@ fn a_store_that_cannot_be_used_is_refused_with_its_name() {
         assert_eq!((code, out.as_str()), (Some(78), ""), "{url}: {err}");
         assert!(err.contains(hint) && !err.contains("secret"), "{url}: {err}");
     }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_told_of_once() {
+    let place = Place::new();
+    let mut command = place.tenure(&["leases"]);
+    // Nobody listens at this port.
+    command.env("TENURE_STORE", "redis://127.0.0.1:1");
+    let (code, _, err) = output(command);
+    assert_eq!(code, Some(69), "{err}");
+    assert_eq!(err.matches("can't connect to 127.0.0.1:1").count(), 1, "{err}");
 }
 
 #[test]

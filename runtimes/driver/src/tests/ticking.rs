@@ -194,7 +194,7 @@ fn settings_that_do_not_fit_are_refused_before_anything_is_asked() {
     let tenure = world.tenure();
     let refusal = |error: TimerError| error.to_string();
     let zero = tenure.timer("t", Duration::ZERO).start().map(drop).map_err(refusal);
-    assert_eq!(zero, Err("period is 0ns, but it must lie between 10ms and 100 years".to_owned()));
+    assert_eq!(zero, Err("period is 0s, but it must lie between 10ms and 100 years".to_owned()));
     let limit = tenure.timer("t", SECOND).late_limit(MILLI).start().map(drop).map_err(refusal);
     assert!(limit.unwrap_err().starts_with("late_limit is 1ms, but it must be at least 20ms"));
     let none = tenure.timer("t", SECOND).missed(Missed::CatchUp { at_most: 0 }).start();

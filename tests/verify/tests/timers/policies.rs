@@ -68,6 +68,56 @@ fn two_that_come_back_at_once_make_up_for_each_tick_once() {
     fleet.assert_no_overlap("report");
 }
 
+/// The store is away from 5.2 s on, while the run of tick 5 goes on, or its claim is on its way.
+fn after_an_outage(instances: usize, at_most: u32, from: u64) -> Fleet {
+    let mut fleet = Fleet::new();
+    let mut options = job(1);
+    options.timer.missed = Missed::CatchUp { at_most };
+    for _ in 0..instances {
+        let member = fleet.with_job("report", options.clone());
+        fleet.member(member).length = 300 * MS;
+    }
+    fleet.run_to(from);
+    fleet.stalled = true;
+    fleet.run_to(11 * SECOND + 500 * MS);
+    fleet.stalled = false;
+    fleet.run_to(MINUTE);
+    fleet
+}
+
+#[test]
+fn what_came_while_the_store_was_away_is_made_up_for_one_run_after_the_other() {
+    for instances in [1, 3] {
+        for from in [4 * SECOND + 900 * MS, 5 * SECOND + 200 * MS] {
+            let fleet = after_an_outage(instances, 20, from);
+            let ran = fleet.ran("report");
+            assert!(ran.is_sorted_by(|a, b| a < b), "{ran:?}");
+            fleet.assert_no_overlap("report");
+            // No run makes up for the others, and none of them is one that came while a run went on.
+            let missing: Vec<_> = (1..=11).filter(|tick| !ran.contains(tick)).collect();
+            assert_eq!(missing, [], "{instances} instances, away from {from}: {ran:?}");
+            let late = fleet.runs.iter().filter(|run| (6..=11).contains(&run.due.tick.n));
+            assert!(late.clone().all(|run| run.due.catching_up && run.due.missed == 0));
+            // What came by the clock meanwhile is skipped, and told.
+            let told = |tick: &u64| {
+                let skipped = fleet.members.values().flat_map(|member| &member.skipped);
+                skipped.into_iter().any(|skipped| *skipped == (*tick, TickMiss::Overlap))
+            };
+            let silent: Vec<_> = (12..=50).filter(|tick| !ran.contains(tick) && !told(tick)).collect();
+            assert_eq!(silent, [], "{instances} instances, away from {from}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn no_more_than_allowed_is_made_up_for_after_the_store_was_away_and_the_others_are_told() {
+    let fleet = after_an_outage(1, 3, 4 * SECOND + 900 * MS);
+    let ran = fleet.ran("report");
+    assert_eq!(ran[..7], [1, 2, 3, 4, 9, 10, 11], "{ran:?}");
+    let skipped = &fleet.members[&0].skipped;
+    assert!((5..=8).all(|tick| skipped.contains(&(tick, TickMiss::Superseded))), "{skipped:?}");
+}
+
 #[test]
 fn a_job_that_is_slower_than_its_period_skips_what_comes_meanwhile_in_the_whole_fleet() {
     let mut fleet = Fleet::new();
