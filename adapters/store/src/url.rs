@@ -297,7 +297,7 @@ mod tests {
             "s3cret:1:2",
         ] {
             let rule = of(secret).expect_err(secret);
-            assert!(!rule.contains("s3cret") && (secret != "" || rule.contains("[::1]:7")), "{rule}");
+            assert!(!rule.contains("s3cret") && (!secret.is_empty() || rule.contains("[::1]:7")), "{rule}");
         }
         assert!(of("0.0.0.0").is_err() && of("[::]").is_err() && of("sécret").is_err());
     }
