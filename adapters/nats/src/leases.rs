@@ -6,6 +6,7 @@
 
 mod known;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join;
@@ -16,7 +17,7 @@ use tenure_store::{
 };
 
 use crate::client::Client;
-use crate::error::{only_read, unreadable};
+use crate::error::unreadable;
 use crate::link::{PATIENCE, Stored, Wrote, again};
 use crate::record::{self, Record};
 
@@ -31,6 +32,9 @@ const WAITER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long those wait at the least who find a record that the server should have ended: it does so somewhat late.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// So many of those who wait, and of the traces of those who waited, are looked at to find two.
+const MOST_LOOKED_AT: usize = 8;
 
 /// Who holds a lease that an operator has taken away. No process can have this name.
 const EVICTED: &str = "evicted";
@@ -236,21 +240,25 @@ impl Client {
 
     /// Those who wait for a lease, the ones that have waited longest first: at most two that are not this handle, and how
     /// many there are besides.
-    async fn waiting(&self, name: &LeaseName, until: Instant) -> (Vec<String>, usize) {
+    async fn waiting(&self, name: &LeaseName, until: Instant) -> (Vec<Stored>, usize) {
         let subjects = self.link.names.waiters(name);
-        let Ok((_, found)) = self.link.subjects(&subjects, until).await.map_err(only_read) else {
-            return (Vec::new(), 0);
-        };
+        let (found, first) =
+            join(self.link.subjects(&subjects, until), self.link.next(&subjects, 0, until)).await;
+        let Ok((_, found)) = found else { return (Vec::new(), 0) };
         let own = self.link.names.waiter(name, &self.handle);
         let others = found.iter().filter(|subject| **subject != own).count();
-        let (mut chosen, mut sequence) = (Vec::new(), 0);
-        while others > 0 && chosen.len() < 2 {
+        let (mut chosen, mut next) = (Vec::new(), first.ok().flatten());
+        for _ in 0..MOST_LOOKED_AT {
             // They lie in the order in which they were written last.
-            let Ok(Some(next)) = self.link.next(&subjects, sequence, until).await else { break };
-            sequence = next.sequence + 1;
-            if !next.gone && next.subject != own {
-                chosen.extend(next.subject.rsplit('.').next().map(str::to_owned));
+            let Some(stored) = next.take() else { break };
+            let sequence = stored.sequence;
+            if !stored.gone && stored.subject != own {
+                chosen.push(stored);
             }
+            if chosen.len() == others.min(2) {
+                break;
+            }
+            next = self.link.next(&subjects, sequence + 1, until).await.ok().flatten();
         }
         let rest = others.saturating_sub(chosen.len());
         (chosen, rest)
@@ -267,19 +275,20 @@ impl Client {
     }
 
     /// Tells that a lease is free, and who is to try first; whether anybody is.
-    async fn tell_free(&self, name: &LeaseName, (chosen, rest): (Vec<String>, usize)) -> bool {
+    async fn tell_free(&self, name: &LeaseName, (chosen, rest): (Vec<Stored>, usize)) -> bool {
         let mut text = format!("free {}", self.handle);
-        for handle in &chosen {
+        for handle in chosen.iter().filter_map(|waiter| waiter.subject.rsplit('.').next()) {
             text = text + " " + handle;
         }
         self.link.tell(self.link.names.wake(name), format!("{text} +{rest}")).await;
-        // Whoever was named must register again to be named again.
-        let until = clock::now() + PATIENCE;
-        let forgotten = chosen.iter().map(|handle| {
-            let subject = self.link.names.waiter(name, handle);
-            async move { self.link.remove(&subject, until).await }
-        });
-        futures::future::join_all(forgotten).await;
-        !chosen.is_empty()
+        let others_chosen = !chosen.is_empty();
+        // Whoever was named must register again to be named again. That has time, and who has done so by then stays.
+        for waiter in chosen {
+            let link = Arc::clone(&self.link);
+            tokio::spawn(async move {
+                link.purge(&waiter.subject, waiter.sequence, clock::now() + PATIENCE).await
+            });
+        }
+        others_chosen
     }
 }

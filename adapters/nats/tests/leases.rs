@@ -143,7 +143,8 @@ mod needs_nats {
             renewal.timeout = Duration::from_millis(300);
             let lost = run(&store, renewal.into()).await.expect_err("no answer comes");
             assert_eq!(lost.kind, Unknown, "{lost}");
-            assert!(state(&server)["last_seq"].as_u64() > before, "it was carried out");
+            let carried_out = async || (state(&server)["last_seq"].as_u64() > before).then_some(());
+            until("the renewal to be carried out", carried_out).await;
             proxy.restore();
             proxy.close();
             assert_eq!(holder.renews(&store, token).await, Renewed::Renewed);
@@ -162,13 +163,14 @@ mod needs_nats {
             let candidate = Candidate::new("a", 1);
             // What is read before is answered.
             until_over(&store, &candidate).await;
-            let client = server.client();
+            let mut client = server.client();
+            client.subscribe("$KV.tenure.lease.ka").expect("the server is up");
+            // Once it has answered it has heard of that, too.
+            client.request("$JS.API.STREAM.INFO.KV_tenure", b"").expect("an answer");
             let mut request = candidate.acquire();
             request.timeout = Duration::from_millis(500);
             let asked = run(&store, request.into());
             let lost = async {
-                let mut client = client;
-                client.subscribe("$KV.tenure.lease.ka").expect("the server is up");
                 tokio::task::spawn_blocking(move || client.next_message().expect("the grant is sent")).await
             };
             // The answer may be faster than we are, and then nothing was lost.
