@@ -42,7 +42,10 @@ impl Client {
         let until = clock::now() + request.timeout;
         let subject = self.link.names.lease(&request.name);
         loop {
-            let found = self.link.get(&subject, until).await?;
+            let found = match self.pushes.read_free(&request.name, until).await {
+                Some(trace) => Some(trace),
+                None => self.link.get(&subject, until).await?,
+            };
             let seen_at = clock::now();
             let last = found.as_ref().map_or(0, |stored| stored.sequence);
             let held = found.filter(|stored| !stored.gone);
@@ -234,19 +237,24 @@ impl Client {
     /// many there are besides.
     async fn waiting(&self, name: &LeaseName, until: Instant) -> (Vec<String>, usize) {
         let subjects = self.link.names.waiters(name);
-        let Ok((_, found)) = self.link.subjects(&subjects, until).await.map_err(only_read) else {
+        let (found, mut next) =
+            join(self.link.subjects(&subjects, until), self.link.next(&subjects, 0, until)).await;
+        let Ok((_, found)) = found.map_err(only_read) else {
             return (Vec::new(), 0);
         };
         let own = self.link.names.waiter(name, &self.handle);
         let others = found.iter().filter(|subject| **subject != own).count();
-        let (mut chosen, mut sequence) = (Vec::new(), 0);
-        while others > 0 && chosen.len() < 2 {
-            // They lie in the order in which they were written last.
-            let Ok(Some(next)) = self.link.next(&subjects, sequence, until).await else { break };
-            sequence = next.sequence + 1;
-            if !next.gone && next.subject != own {
-                chosen.extend(next.subject.rsplit('.').next().map(str::to_owned));
+        let (mut chosen, mut seen) = (Vec::new(), 0);
+        // They lie in the order in which they were written last.
+        while let Ok(Some(waiter)) = next {
+            seen += 1;
+            if !waiter.gone && waiter.subject != own {
+                chosen.extend(waiter.subject.rsplit('.').next().map(str::to_owned));
             }
+            if chosen.len() == 2 || seen >= found.len() {
+                break;
+            }
+            next = self.link.next(&subjects, waiter.sequence + 1, until).await;
         }
         let rest = others.saturating_sub(chosen.len());
         (chosen, rest)
