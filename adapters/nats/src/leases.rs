@@ -46,7 +46,10 @@ impl Client {
         let until = clock::now() + request.timeout;
         let subject = self.link.names.lease(&request.name);
         loop {
-            let found = self.link.get(&subject, until).await?;
+            let found = match self.pushes.read_free(&request.name, until).await {
+                Some(trace) => Some(trace),
+                None => self.link.get(&subject, until).await?,
+            };
             let seen_at = clock::now();
             let last = found.as_ref().map_or(0, |stored| stored.sequence);
             let held = found.filter(|stored| !stored.gone);

@@ -16,9 +16,11 @@ use futures::StreamExt as _;
 use tenure_core::{Instant, LeaseName, Token, Wake};
 use tenure_store::{Hint, HintQueue, Hints, StoreError, StoreErrorKind, clock};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time;
 
 use crate::client::Client;
-use crate::link::PATIENCE;
+use crate::link::{Link, PATIENCE, Stored};
 use crate::names::Names;
 
 pub(crate) use upkeep::Upkeep;
@@ -53,12 +55,14 @@ struct Members {
 }
 
 /// A lease that is watched.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Watched {
     /// It was found or said to be free, and nobody has had it since.
     free: bool,
     /// Others were chosen, and this handle is one of many: when it hears of it, unless somebody has the lease by then.
     free_at: Option<Instant>,
+    /// This handle was chosen: what stands there is read while whoever waits is still on its way to ask for it.
+    ahead: Option<JoinHandle<Result<Option<Stored>, StoreError>>>,
 }
 
 /// Those who know when a member will be gone look one after the other within this time after it.
@@ -85,10 +89,29 @@ impl Pushes {
     }
 
     /// Takes what was told. Anybody may tell anything.
-    fn take(&self, subject: &str, text: &[u8]) {
-        if let Some(hint) = str::from_utf8(text).ok().and_then(|text| self.hint(subject, text)) {
-            self.hints.push(hint);
+    fn take(&self, subject: &str, text: &[u8], link: &Arc<Link>) {
+        let Some(hint) = str::from_utf8(text).ok().and_then(|text| self.hint(subject, text)) else { return };
+        if let Hint::Lease { name, wake: Wake::Free { chosen: true } } = &hint {
+            self.read_ahead(name, link);
         }
+        self.hints.push(hint);
+    }
+
+    /// Whoever was chosen asks for the lease next, and has to know what stands there.
+    fn read_ahead(&self, name: &LeaseName, link: &Arc<Link>) {
+        let (link, subject) = (Arc::clone(link), link.names.lease(name));
+        let read = tokio::spawn(async move { link.get(&subject, clock::now() + PATIENCE).await });
+        if let Some(watched) = self.lock().leases.get_mut(name) {
+            watched.ahead = Some(read);
+        }
+    }
+
+    /// The trace that was read ahead of whoever was chosen, once; `None` if it is to be read now. What is old by then does
+    /// no harm: a write on it fails.
+    pub(crate) async fn read_free(&self, name: &LeaseName, until: Instant) -> Option<Stored> {
+        let ahead = self.lock().leases.get_mut(name)?.ahead.take()?;
+        let read = time::timeout(until.saturating_since(clock::now()), ahead).await.ok()?.ok()?.ok()?;
+        read.filter(|stored| stored.gone)
     }
 
     /// Ends the hints.
@@ -285,7 +308,7 @@ impl Client {
                 Err(error) => return Err(error.clone()),
             }
             let rest = until.saturating_since(clock::now());
-            let changed = tokio::time::timeout(rest, heard.changed()).await;
+            let changed = time::timeout(rest, heard.changed()).await;
             if changed.is_err() {
                 return Err(StoreError::transient("nothing is heard from the server yet"));
             }

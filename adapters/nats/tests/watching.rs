@@ -51,6 +51,39 @@ mod needs_nats {
         });
     }
 
+    /// Who is chosen reads ahead what stands there. Another one who is faster has the lease all the same, and keeps it; and
+    /// so does a holder of whom somebody says that it has given it back.
+    #[test]
+    #[ignore = "needs nats-server"]
+    fn whoever_is_chosen_and_late_or_told_something_wrong_takes_nothing_away() {
+        Runtime::tokio().block_on(async {
+            let server = Nats::start();
+            let (holding, waiting) = (store(&server.url()), store(&server.url()));
+            let (holder, waiter) = (Candidate::new("a", 1), Candidate::new("a", 2));
+            let token = holder.gets(&holding).await;
+            let mut hints = waits(&waiting, &waiter).await;
+            holder.releases(&holding, token).await;
+            assert!(hears(&mut hints, "the release", freed(&holder.name)).await);
+            let faster = Candidate::new("a", 3);
+            let token = faster.gets(&holding).await;
+            assert_eq!(waiter.is_refused(&waiting).await.token, Some(token));
+
+            let mut client = server.client();
+            let mut waits = || {
+                let next = br#"{"seq":1,"next_by_subj":"$KV.tenure.wait.ka.*"}"#;
+                let found = client.request("$JS.API.STREAM.MSG.GET.KV_tenure", next)?;
+                let found = String::from_utf8(found).ok()?;
+                let (_, handle) = found.split_once("$KV.tenure.wait.ka.")?;
+                found.contains("\"data\"").then(|| handle.split('"').next().map(str::to_owned))?
+            };
+            let handle = until("its registration", async || waits()).await;
+            client.publish("tenure.tenure.lease.ka", &[], format!("free x {handle} +0").as_bytes());
+            assert!(hears(&mut hints, "what is wrong", freed(&holder.name)).await);
+            assert_eq!(waiter.is_refused(&waiting).await.token, Some(token));
+            faster.releases(&holding, token).await;
+        });
+    }
+
     /// C046: what listens is listened to again after the server was started again, and says that something may have been
     /// missed.
     #[test]

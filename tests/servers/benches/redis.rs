@@ -11,29 +11,29 @@
 //! - **Waiters**: how many acquires reach the server for each hand-over while 1,000 wait, in few processes and in as many
 //!   handles.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+mod common;
+
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::{
+    Hands, Owned, Pair, Processes, Quantiles, TTL, Wanted, candidate, print_renewals, processor_time,
+    processors, runtime, with_threads,
+};
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 use futures::stream;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind};
-use tenure::store_contract::core::Acquisition;
-use tenure::store_contract::{Acquire, Acquired, Answer, Operation, Renew, Renewed, Replies};
-use tenure::{
-    Identity, Incarnation, Instant, Lease, LeaseName, Metadata, RedisStore, Store, Tenure, Token, clock,
-};
+use tenure::{Instant, Lease, RedisStore, Store as _, Tenure, clock};
 use tenure_servers::Redis;
 
 const RENEW: &str = include_str!("../../../adapters/redis/src/scripts/renew.lua");
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [verb, url, candidates] = &arguments[..]
+    let wanted = Wanted::new();
+    if let [verb, url, candidates] = &wanted.arguments[..]
         && verb == "--candidates"
     {
         let candidates = candidates.parse().expect("a number");
@@ -41,7 +41,7 @@ fn main() {
             contend(&connect(url), candidates).await;
         });
     }
-    if let [verb, url, what, threads] = &arguments[..]
+    if let [verb, url, what, threads] = &wanted.arguments[..]
         && verb == "--candidate"
     {
         return with_threads(threads).block_on(async {
@@ -52,50 +52,27 @@ fn main() {
             }
         });
     }
-    // `cargo bench` says so; all else is a test.
-    let measured = arguments.iter().any(|argument| argument == "--bench");
-    let wanted = |part: &str| {
-        arguments.iter().all(|name| name.starts_with('-')) || arguments.iter().any(|name| name == part)
-    };
-    let scale = |small: usize, large: usize| if measured { large } else { small };
     let server = Redis::start();
-    println!(
-        "redis {}, {} processors",
-        server.info("redis_version"),
-        std::thread::available_parallelism().map_or(0, Into::into)
-    );
-    if wanted("handover") {
+    println!("redis {}, {} processors", server.info("redis_version"), processors());
+    if wanted.part("handover") {
         for threads in ["1", "2"] {
-            with_threads(threads).block_on(hand_over(&server, threads, scale(20, 2_000)));
+            with_threads(threads).block_on(hand_over(&server, threads, wanted.scale(20, 2_000)));
             server.flush();
         }
     }
-    if wanted("renewals") {
-        runtime().block_on(renewals(&server, scale(1_000, 100_000), scale(1, 5)));
+    if wanted.part("renewals") {
+        runtime().block_on(renewals(&server, wanted.scale(1_000, 100_000), wanted.scale(1, 5)));
         server.flush();
     }
-    if wanted("held") {
-        runtime().block_on(held(&server, scale(500, 100_000), scale(1, 20)));
+    if wanted.part("held") {
+        runtime().block_on(held(&server, wanted.scale(500, 100_000), wanted.scale(1, 20)));
         server.flush();
     }
-    if wanted("waiters") {
-        processes(&server, scale(2, 10), scale(5, 100), scale(10, 300));
+    if wanted.part("waiters") {
+        processes(&server, wanted.scale(2, 10), wanted.scale(5, 100), wanted.scale(10, 300));
         server.flush();
-        handles(&server, scale(20, 1_000), scale(10, 300));
+        handles(&server, wanted.scale(20, 1_000), wanted.scale(10, 300));
     }
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    with_threads("2")
-}
-
-/// With one thread there are no wake-ups of threads in a process, neither in ours nor in the raw one.
-fn with_threads(threads: &str) -> tokio::runtime::Runtime {
-    let mut builder = match threads {
-        "1" => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    builder.worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 fn connect(url: &str) -> Tenure {
@@ -120,22 +97,14 @@ async fn raw(url: &str) -> (MultiplexedConnection, mpsc::UnboundedReceiver<PushI
 
 // --- hand-over -------------------------------------------------------------------------------------------
 
-/// What a candidate and whoever gives the lease back do in a hand-over.
-trait Hands: Sized {
-    /// In a process of its own: waits for the lease, says when it got it, and gives it back.
-    async fn take(&mut self) -> Instant;
-    /// Takes the lease, which is free, and returns once the candidate that is called by then waits for it.
-    async fn hold(&mut self, server: &Redis, call: impl FnOnce());
-    /// Gives it back.
-    async fn give(&mut self);
-}
-
 struct Ours {
     tenure: Tenure,
     lease: Option<Lease>,
 }
 
 impl Hands for Ours {
+    type Server = Redis;
+
     async fn take(&mut self) -> Instant {
         let lease = self.tenure.acquire("handover").await.expect("it is given back");
         let got = clock::now();
@@ -189,6 +158,8 @@ impl Raw {
 }
 
 impl Hands for Raw {
+    type Server = Redis;
+
     async fn take(&mut self) -> Instant {
         while self.pushes.next().await.expect("the connection lives").kind != PushKind::Message {}
         self.take_now().await;
@@ -247,6 +218,8 @@ impl Scripts {
 }
 
 impl Hands for Scripts {
+    type Server = Redis;
+
     async fn take(&mut self) -> Instant {
         let is_free = |push: &PushInfo| match &push.data[..] {
             [_, redis::Value::BulkString(message)] => message.starts_with(b"free"),
@@ -277,63 +250,12 @@ impl Hands for Scripts {
     }
 }
 
-/// The process of the candidate: takes the lease once for each line that it is told, and tells when it got it.
-async fn candidate(mut hands: impl Hands) {
-    let (told, mut lines) = mpsc::unbounded();
-    std::thread::spawn(move || {
-        std::io::stdin().lines().all(|line| line.is_ok() && told.unbounded_send(()).is_ok())
-    });
-    println!("ready");
-    while lines.next().await.is_some() {
-        println!("{}", hands.take().await.as_nanos());
-    }
-}
-
-/// One that gives the lease back here, and a candidate in another process.
-struct Pair<H> {
-    hands: H,
-    to_child: ChildStdin,
-    lines: mpsc::UnboundedReceiver<String>,
-    _child: Processes,
-}
-
-impl<H: Hands> Pair<H> {
-    async fn new(server: &Redis, threads: &str, what: &str, hands: H) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command
-            .args(["--candidate", &server.url(), what, threads])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("this program again");
-        let to_child = child.stdin.take().expect("a pipe");
-        let from_child = BufReader::new(child.stdout.take().expect("a pipe"));
-        let (told, mut lines) = mpsc::unbounded();
-        std::thread::spawn(move || {
-            from_child.lines().map_while(Result::ok).all(|line| told.unbounded_send(line).is_ok())
-        });
-        assert_eq!(lines.next().await.as_deref(), Some("ready"));
-        Self { hands, to_child, lines, _child: Processes(vec![child]) }
-    }
-
-    /// From the call that gives the lease back to when the other process has it.
-    async fn hand_over(&mut self, server: &Redis) -> Duration {
-        let call = || writeln!(self.to_child, "take").expect("the candidate lives");
-        self.hands.hold(server, call).await;
-        // All rest, and processors and caches get cold.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        let begin = clock::now();
-        self.hands.give().await;
-        let got = self.lines.next().await.expect("the candidate lives").parse().expect("a number");
-        Instant::from_nanos(got).saturating_since(begin)
-    }
-}
-
 async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     let tenure = connect(&server.url());
     let ours = Ours { tenure: tenure.clone(), lease: None };
-    let mut ours = Pair::new(server, threads, "tenure", ours).await;
-    let mut raw = Pair::new(server, threads, "raw", Raw::new(&server.url()).await).await;
-    let mut scripts = Pair::new(server, threads, "scripts", Scripts::new(&server.url()).await).await;
+    let mut ours = Pair::new(&server.url(), threads, "tenure", ours).await;
+    let mut raw = Pair::new(&server.url(), threads, "raw", Raw::new(&server.url()).await).await;
+    let mut scripts = Pair::new(&server.url(), threads, "scripts", Scripts::new(&server.url()).await).await;
     let (mut with_tenure, mut with_raw, mut with_scripts) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         with_tenure.push(ours.hand_over(server).await);
@@ -351,99 +273,14 @@ async fn hand_over(server: &Redis, threads: &str, rounds: usize) {
     );
 }
 
-/// Of durations, in milliseconds.
-struct Quantiles {
-    half: f64,
-    most: f64,
-}
-
-impl Quantiles {
-    fn of(mut samples: Vec<Duration>) -> Self {
-        samples.sort_unstable();
-        let at =
-            |part: usize| samples[(samples.len() * part / 100).min(samples.len() - 1)].as_secs_f64() * 1e3;
-        Self { half: at(50), most: at(99) }
-    }
-}
-
-impl std::fmt::Display for Quantiles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "p50 {:.3} ms, p99 {:.3} ms", self.half, self.most)
-    }
-}
-
 // --- renewals --------------------------------------------------------------------------------------------
 
-/// Processor time of this process so far.
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields: Vec<&str> = stat.rsplit(')').next().expect("a line").split_whitespace().collect();
-    // Fields 14 and 15 of proc(5), in hundredths of a second.
-    let ticks: u64 =
-        fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number");
-    Duration::from_millis(ticks * 10)
-}
-
-/// Operations by batches as the driver makes them, so many of them at once.
-async fn execute(store: &RedisStore, operations: Vec<Operation>, mut each: impl FnMut(usize, Answer)) {
-    const BATCHES: usize = 32;
-    let size = store.limits().batch;
-    let mut batches = Vec::new();
-    let mut operations = operations.into_iter().peekable();
-    while operations.peek().is_some() {
-        batches.push(operations.by_ref().take(size).collect::<Vec<_>>());
-    }
-    let mut running = stream::iter(batches.into_iter().enumerate().map(|(number, batch)| async move {
-        let outcomes = Arc::new(Mutex::new(Vec::with_capacity(batch.len())));
-        let sink = Arc::clone(&outcomes);
-        let replies = Replies::new(batch.len(), move |index, outcome| {
-            sink.lock().expect("no panic").push((number * size + index, outcome.expect("the server works")));
-        });
-        store.execute(batch, replies).await;
-        let mut outcomes = outcomes.lock().expect("no panic");
-        std::mem::take(&mut *outcomes)
-    }))
-    .buffer_unordered(BATCHES);
-    while let Some(outcomes) = running.next().await {
-        for (index, answer) in outcomes {
-            each(index, answer);
-        }
-    }
-}
-
 async fn renewals(server: &Redis, leases: usize, rounds: usize) {
+    /// As many requests of the raw side as the store makes of its batches.
+    const BATCHES: usize = 32;
     let store = RedisStore::from_url(&server.url()).expect("a fine URL");
-    let ttl = Duration::from_secs(600);
-    let timeout = Duration::from_secs(30);
-    let identity = Identity::new("bench", Incarnation::new(1)).expect("a fine name");
-    let names: Vec<LeaseName> =
-        (0..leases).map(|n| LeaseName::new(format!("lease-{n}")).expect("a fine name")).collect();
-    let acquires = names.iter().map(|name| {
-        let (name, owner) = (name.clone(), identity.owner(Acquisition(0)));
-        Acquire { name, owner, ttl, floor: Token::ZERO, wait: false, metadata: Metadata::new(), timeout }
-            .into()
-    });
-    let mut tokens = vec![Token::ZERO; leases];
-    let begin = clock::now();
-    execute(&store, acquires.collect(), |index, answer| match answer {
-        Answer::Acquire(Acquired::Granted(token)) => tokens[index] = token,
-        other => panic!("{other:?}"),
-    })
-    .await;
-    let acquired = clock::now().saturating_since(begin);
-    println!(
-        "acquire: {:.0} per second, 16 at once in each of 32 batches",
-        leases as f64 / acquired.as_secs_f64()
-    );
-
-    let renewals: Vec<Operation> = names
-        .iter()
-        .zip(&tokens)
-        .map(|(name, token)| {
-            let owner = identity.owner(Acquisition(0));
-            Renew { name: name.clone(), owner, token: *token, ttl, timeout }.into()
-        })
-        .collect();
+    let owned = Owned::acquire(&store, leases, BATCHES).await;
+    let renewals = owned.renewals();
     let (connection, _pushes) = raw(&server.url()).await;
     let hash = redis::Script::new(RENEW).get_hash().to_owned();
     let _: String = redis::cmd("SCRIPT")
@@ -452,9 +289,9 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
         .query_async(&mut connection.clone())
         .await
         .expect("loaded");
-    let calls: Vec<Cmd> = names
-        .chunks(100)
-        .zip(tokens.chunks(100))
+    let owner = &owned.owner;
+    let chunks = owned.names.chunks(100).zip(owned.tokens.chunks(100));
+    let calls: Vec<Cmd> = chunks
         .map(|(names, tokens)| {
             let mut call = redis::cmd("EVALSHA");
             call.arg(&hash).arg(names.len());
@@ -462,23 +299,16 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
                 call.arg(format!("tenure:{name}"));
             }
             for token in tokens {
-                call.arg(ttl.as_millis() as u64).arg(format!("{token}:{}\n", identity.owner(Acquisition(0))));
+                call.arg(TTL.as_millis() as u64).arg(format!("{token}:{owner}\n"));
             }
             call
         })
         .collect();
     let (mut ours, mut theirs, mut busy) = (Vec::new(), Vec::new(), Duration::ZERO);
     for _ in 0..rounds {
-        let (begin, before) = (clock::now(), processor_time());
-        let mut renewed = 0;
-        execute(&store, renewals.clone(), |_, answer| {
-            assert_eq!(answer, Answer::Renew(Renewed::Renewed));
-            renewed += 1;
-        })
-        .await;
-        assert_eq!(renewed, leases);
-        ours.push(clock::now().saturating_since(begin));
-        busy += processor_time() - before;
+        let (took, processors) = owned.renew(&renewals, BATCHES).await;
+        ours.push(took);
+        busy += processors;
 
         let begin = clock::now();
         let mut running = stream::iter(&calls)
@@ -489,20 +319,11 @@ async fn renewals(server: &Redis, leases: usize, rounds: usize) {
                     assert_eq!(lost, [0_i64; 0]);
                 }
             })
-            .buffer_unordered(32);
+            .buffer_unordered(BATCHES);
         while running.next().await.is_some() {}
         theirs.push(clock::now().saturating_since(begin));
     }
-    let (ours, theirs) = (Quantiles::of(ours), Quantiles::of(theirs));
-    let each = |millis: f64| leases as f64 / millis * 1e3;
-    println!(
-        "renewals of {leases} leases, medians of {rounds}: tenure {:.0} per second with {:.2} µs of the client's processors \
-         each; raw {:.0} per second; {:.0} % of raw",
-        each(ours.half),
-        busy.as_secs_f64() * 1e6 / (leases * rounds) as f64,
-        each(theirs.half),
-        theirs.half / ours.half * 100.0
-    );
+    print_renewals(leases, "", ours, theirs, busy);
     store.close().await;
 }
 
@@ -595,17 +416,6 @@ fn count(server: &Redis, first: First<'_>, handles: usize, hand_overs: usize, wh
         "{who}: {each:.2} acquires for each of {hand_overs} hand-overs, {:.2} ms each",
         took * 1e3 / hand_overs as f64
     );
-}
-
-struct Processes(Vec<Child>);
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// A holder that is none of ours, until so many wait; then it gives the lease back.

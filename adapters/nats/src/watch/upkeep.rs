@@ -79,7 +79,7 @@ async fn keep_up(link: Arc<Link>, pushes: Arc<Pushes>) {
 }
 
 /// Listens until the connection is closed for good.
-async fn listen(link: &Link, pushes: &Pushes, connection: &Connection) -> Result<(), StoreError> {
+async fn listen(link: &Arc<Link>, pushes: &Pushes, connection: &Connection) -> Result<(), StoreError> {
     let subject = link.names.wakes();
     let subscribed = connection.client.subscribe(subject.clone()).await;
     let mut messages = subscribed.map_err(|error| StoreError::transient(error.to_string()))?;
@@ -102,7 +102,7 @@ async fn listen(link: &Link, pushes: &Pushes, connection: &Connection) -> Result
         tokio::select! {
             () = &mut looking => {}
             message = messages.next() => match message {
-                Some(message) => pushes.take(&message.subject, &message.payload),
+                Some(message) => pushes.take(&message.subject, &message.payload, link),
                 None => return Ok(()),
             },
             changed = gaps.changed() => {
