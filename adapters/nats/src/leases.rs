@@ -102,9 +102,10 @@ impl Client {
             }
         };
         let (time, ()) = join(self.link.time(until), registers).await;
-        let rest = record::rest(stored, time?.wall).map(|rest| {
-            let sooner = outlived.map_or(rest, |at| rest.min(at.saturating_since(clock::now())));
-            if rest.is_zero() { LOOK_AGAIN } else { sooner.max(Duration::from_millis(1)) }
+        // When the server ends it, or when it is outlived, whichever comes first; it may be due already, and late.
+        let rest = record::ends_in(stored, time?.wall).map(|rest| {
+            let rest = outlived.map_or(rest, |at| rest.min(at.saturating_since(clock::now())));
+            if rest.is_zero() { LOOK_AGAIN } else { rest }
         });
         Ok(Acquired::Held(record::holder(stored, rest)))
     }

@@ -103,6 +103,11 @@ pub(crate) fn lease(name: LeaseName, stored: &Stored, now: Timestamp) -> LeaseRe
     LeaseRecord::new(name, holder(stored, rest(stored, now)))
 }
 
+/// When the server is to end a record, by its clock: whole seconds after it was written.
+pub(crate) fn ends_in(stored: &Stored, now: Timestamp) -> Option<Duration> {
+    Some(stored.ttl?.saturating_sub(now.saturating_since(stored.time)))
+}
+
 /// What there is of a record's time, by the server's clock, which ends it; never more than its owner asked for.
 pub(crate) fn rest(stored: &Stored, now: Timestamp) -> Option<Duration> {
     let ttl = stored.ttl?;
@@ -166,6 +171,7 @@ mod tests {
         assert_eq!(at(2_000_000_000), Some(Duration::from_millis(500)));
         assert_eq!(at(9_000_000_000), Some(Duration::ZERO));
         assert_eq!(at(0), Some(Duration::from_millis(1500)));
+        assert_eq!(ends_in(&record, Timestamp::from_nanos(2_500_000_000)), Some(Duration::from_millis(500)));
         assert_eq!(rest(&Stored { ttl: None, ..record }, Timestamp::EPOCH), None);
     }
 }

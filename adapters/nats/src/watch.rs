@@ -290,11 +290,12 @@ impl Client {
     /// From now on this handle hears of members, unless it may not.
     pub(crate) async fn hear_members(&self, until: Instant) -> Result<(), StoreError> {
         self.pushes.lock().members.get_or_insert_default();
-        match self.listen(until).await {
-            // Who may not listen can still send heartbeats.
-            Err(error) if error.kind == StoreErrorKind::Rejected => Ok(()),
-            listened => listened,
+        let rejected = |error: &StoreError| error.kind == StoreErrorKind::Rejected;
+        // Who may not listen can still send heartbeats, and does not ask for it with each.
+        if self.pushes.heard.borrow().as_ref().is_err_and(rejected) {
+            return Ok(());
         }
+        self.listen(until).await.or_else(|error| if rejected(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Returns once what is told is heard.

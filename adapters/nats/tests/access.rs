@@ -5,7 +5,10 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::{Candidate, Runtime, hears, run};
+use nkeys::KeyPair;
 use tenure_nats::{NatsOptions, NatsStore};
 use tenure_servers::{Nats, NatsConfig};
 use tenure_store::StoreErrorKind::Rejected;
@@ -72,8 +75,66 @@ const PERMISSIONS: &str = r#"authorization { users: [
         subscribe: ["_INBOX.>"] } }
 ] }"#;
 
+/// A token of NATS about `subject`, by this issuer.
+fn jwt(issuer: &KeyPair, subject: &KeyPair, nats: &str) -> String {
+    let header = URL_SAFE_NO_PAD.encode(r#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
+    let (iss, sub) = (issuer.public_key(), subject.public_key());
+    let claims = format!(r#"{{"jti":"x","iat":1,"iss":"{iss}","name":"test","sub":"{sub}","nats":{nats}}}"#);
+    let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims));
+    let signature = URL_SAFE_NO_PAD.encode(issuer.sign(signed.as_bytes()).unwrap());
+    format!("{signed}.{signature}")
+}
+
 mod needs_nats {
     use super::*;
+
+    /// A file as `nsc` writes it, at a server that trusts an operator.
+    #[test]
+    #[ignore = "needs nats-server"]
+    fn a_file_with_credentials_lets_in_whom_it_is_for() {
+        let (operator, account) = (KeyPair::new_operator(), KeyPair::new_account());
+        let (user, other) = (KeyPair::new_user(), KeyPair::new_user());
+        let limits = r#""subs":-1,"data":-1,"payload":-1"#;
+        let of_operator = jwt(&operator, &operator, r#"{"type":"operator","version":2}"#);
+        let of_account = |storage: &str| {
+            format!(
+                r#"{{"limits":{{{limits},"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1{storage}}},
+                    "type":"account","version":2}}"#
+            )
+        };
+        // JetStream is not for the account of the system itself.
+        let system = KeyPair::new_account();
+        let of_system = jwt(&operator, &system, &of_account(""));
+        let storage = r#","mem_storage":-1,"disk_storage":-1,"streams":-1,"consumer":-1"#;
+        let of_account = jwt(&operator, &account, &of_account(storage));
+        let of_user = jwt(&account, &user, &format!(r#"{{{limits},"type":"user","version":2}}"#));
+        let server = Nats::with(NatsConfig::new().lines(&format!(
+            "operator: {of_operator}\nsystem_account: {system}\nresolver: MEMORY\n\
+             resolver_preload: {{ {system}: {of_system}, {}: {of_account} }}",
+            account.public_key(),
+            system = system.public_key(),
+        )));
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = Runtime::tokio();
+        for (pair, right) in [(&user, true), (&other, false)] {
+            let file = folder.path().join("user.creds");
+            let seed = pair.seed().unwrap();
+            let text = format!(
+                "-----BEGIN NATS USER JWT-----\n{of_user}\n------END NATS USER JWT------\n\n\
+                 ************************* IMPORTANT *************************\n\n\
+                 -----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+            );
+            fs::write(&file, text).unwrap();
+            let options = NatsOptions::new([server.address().to_string()]).unwrap().credentials_file(&file);
+            let store = NatsStore::new(options);
+            if right {
+                runtime.block_on(works(&store));
+            } else {
+                let error = runtime.block_on(fails(&store));
+                assert!(error.kind == Rejected && !error.message.contains(&seed), "{error}");
+            }
+        }
+    }
 
     #[test]
     #[ignore = "needs nats-server"]
@@ -117,7 +178,7 @@ mod needs_nats {
     #[test]
     #[ignore = "needs nats-server"]
     fn a_wrong_password_or_key_is_rejected_and_the_right_one_is_read_where_it_is() {
-        let pair = nkeys::KeyPair::new_user();
+        let pair = KeyPair::new_user();
         let users = format!(
             "authorization {{ users: [ {{ user: a, password: s3cret-1 }}, {{ nkey: {} }} ] }}",
             pair.public_key()
