@@ -26,7 +26,7 @@ use futures::channel::oneshot;
 use futures::stream;
 use tenure::{Instant, Lease, Progress, Store as _, Tenure, clock};
 use tenure_nats::NatsStore;
-use tenure_servers::{Nats, NatsClient, NatsCluster};
+use tenure_servers::{Nats, NatsClient, NatsCluster, NatsConfig};
 
 fn main() {
     let wanted = Wanted::new();
@@ -44,6 +44,9 @@ fn main() {
         && verb == "--holder"
     {
         return runtime().block_on(hold_for_good(url));
+    }
+    if !NatsConfig::new().is_installed() {
+        return println!("no nats-server: nothing is measured");
     }
     println!("{} processors", processors());
     let (server, cluster) = (Nats::start(), NatsCluster::start());
