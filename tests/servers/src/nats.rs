@@ -105,11 +105,12 @@ impl NatsConfig {
 #[derive(Debug)]
 pub struct Nats {
     config: NatsConfig,
-    folder: TempDir,
     certificates: Option<Certificates>,
     port: Port,
     /// `None` while it is down.
     program: Mutex<Option<Program>>,
+    /// Dropped after the program, which would write into it once more.
+    folder: TempDir,
 }
 
 impl Nats {

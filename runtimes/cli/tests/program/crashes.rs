@@ -329,7 +329,7 @@ fn what_survives_the_deaths_of_supervisor_and_guardian_keeps_the_lease_from_pass
     eventually("the lease to pass on", || is_free(&place).then_some(()));
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     without_early_takeover_a_killed_supervisors_lease_passes_on_by_its_ttl
     a_supervisor_that_is_asked_to_end_hands_over_at_once
     a_supervisor_that_is_stopped_alone_loses_its_command_before_the_next_one_starts

@@ -368,7 +368,7 @@ fn a_tick_that_would_be_too_late_is_not_run() {
     assert!(first.n >= last + 5, "those before were too late: {:?}", evidence.ticks);
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     the_command_finds_its_tick_in_its_environment_and_no_terminal
     of_two_processes_one_runs_each_tick
     a_command_that_fails_is_recorded_and_the_next_tick_is_run

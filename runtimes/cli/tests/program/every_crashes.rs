@@ -241,7 +241,7 @@ fn commands_are_in_sessions_of_their_own() {
     assert_eq!(getpgid(Some(first.process)).unwrap(), first.process, "its group is its own");
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     with_retry_a_run_whose_program_is_killed_is_run_once_more_elsewhere
     with_retry_a_run_that_was_asked_to_end_is_run_once_more_elsewhere
     a_program_that_is_stopped_loses_its_command_in_time_and_others_go_on

@@ -484,6 +484,6 @@ fn the_program_tells_of_ticks_that_were_missed_in_these_words() {
     assert_eq!(told.missed.first().map(|(from, _)| *from), Some(last + 1), "{:?}", told.missed);
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     a_fleet_in_trouble_with_retry_runs_a_tick_again_only_if_its_run_was_interrupted
 }

@@ -309,7 +309,7 @@ fn the_status_is_shown_again_and_again_until_somebody_ends_it() {
     assert_eq!(text.code(), Some(143));
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     instances_are_listed_with_what_they_hold_until_they_leave
     an_operator_drains_an_instance_and_takes_it_back
     whom_to_drain_is_told_by_name_or_by_incarnation

@@ -223,7 +223,7 @@ fn records_that_nobody_wrote_in_earnest_are_shown_all_the_same() {
     }
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     nothing_is_listed_where_there_is_nothing
     timers_are_listed_with_their_ticks_and_claims
     a_timer_that_nobody_has_any_more_can_be_forgotten

@@ -1,5 +1,5 @@
-//! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store
-//! and on Redis, a little of it also on NATS.
+//! The program `tenure`, run as its users run it: real processes, signals, terminals, on the embedded store,
+//! and most of it on Redis and NATS.
 
 #![cfg(target_os = "linux")]
 
@@ -14,7 +14,6 @@ mod harness;
 mod history;
 mod instances;
 mod listings;
-mod on_nats;
 mod operators;
 mod outages;
 mod place;

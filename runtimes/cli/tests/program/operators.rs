@@ -124,7 +124,7 @@ fn a_lease_is_given_back_before_the_program_ends() {
     });
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     leases_are_listed_as_a_table_for_people_and_as_json_for_programs
     force_makes_the_holder_stop_and_frees_the_lease_by_its_ttl
     now_frees_the_lease_at_once_with_a_warning

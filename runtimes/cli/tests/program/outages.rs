@@ -44,7 +44,9 @@ fn a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_doe
     assert_eq!(said, ["asked"]);
     assert!(notices.iter().any(|line| line.contains("is asked to end")), "{notices:#?}");
     // The doubt and its cause, then the loss: each once. What the store tells of its connection is its own.
-    let ours = notices.iter().filter(|line| line.contains("tenure") && !line.contains("tenure_redis"));
+    let ours = notices.iter().filter(|line| {
+        line.contains("tenure") && !["tenure_redis", "tenure_nats"].iter().any(|store| line.contains(store))
+    });
     let ours: Vec<_> = ours.collect();
     let [doubt, loss] = &ours[..] else { panic!("{notices:#?}") };
     assert!(doubt.contains("a renewal failed; without one the work must stop in "), "{doubt}");
@@ -139,7 +141,7 @@ fn a_store_that_does_not_answer_is_code_69_after_the_wait_limit_and_used_when_it
     assert_eq!(patient.stdout.to_the_end(), ["at last"]);
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     a_command_that_is_cut_off_from_the_store_is_asked_to_end_before_its_lease_does
     a_command_that_is_cut_off_and_does_not_listen_is_killed_before_its_lease_ends
     a_store_that_comes_back_after_the_fence_puts_the_kill_off_by_nothing

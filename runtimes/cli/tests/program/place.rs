@@ -9,44 +9,64 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
-use tenure_servers::{Proxy, Redis};
+use tenure_servers::{Nats, Proxy, Redis};
 
 use crate::harness::{
     Began, Evidence, Running, bare_tenure, eventually, lives, now, output, witness_program,
 };
 
-thread_local! {
-    static ON_REDIS: Cell<bool> = const { Cell::new(false) };
+/// What the places of a test have as their store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    /// A server of its own.
+    Redis,
+    /// A server of its own.
+    Nats,
 }
 
-/// Runs a test whose places have Redis as their store, each a server of its own, in place of a file.
-pub(crate) fn on_redis(test: fn()) {
+thread_local! {
+    static KIND: Cell<Kind> = const { Cell::new(Kind::File) };
+}
+
+/// Runs a test whose places have servers as their stores in place of files.
+pub(crate) fn on(kind: Kind, test: fn()) {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
-            ON_REDIS.set(false);
+            KIND.set(Kind::File);
         }
     }
     let _back = Back;
-    ON_REDIS.set(true);
+    KIND.set(kind);
     test();
 }
 
-/// The tests of these names once more, on Redis.
-macro_rules! also_on_redis {
+/// The tests of these names once more, on servers.
+macro_rules! also_on_servers {
     ($($test:ident)*) => {
         mod needs_redis {
             $(
                 #[test]
                 #[ignore = "needs redis"]
                 fn $test() {
-                    $crate::place::on_redis(super::$test);
+                    $crate::place::on($crate::place::Kind::Redis, super::$test);
+                }
+            )*
+        }
+
+        mod needs_nats {
+            $(
+                #[test]
+                #[ignore = "needs nats-server"]
+                fn $test() {
+                    $crate::place::on($crate::place::Kind::Nats, super::$test);
                 }
             )*
         }
     };
 }
-pub(crate) use also_on_redis;
+pub(crate) use also_on_servers;
 
 /// A folder with a store and evidence of its own.
 pub(crate) struct Place {
@@ -59,6 +79,7 @@ enum Store {
     File(&'static str),
     /// Behind a proxy, by which everybody reaches it.
     Redis(Box<Redis>, Proxy),
+    Nats(Box<Nats>, Proxy),
 }
 
 impl Place {
@@ -72,10 +93,16 @@ impl Place {
     }
 
     fn with(query: &'static str) -> Self {
-        if ON_REDIS.get() {
-            return Self::on_redis();
-        }
-        Self { folder: tempfile::tempdir().unwrap(), store: Store::File(query) }
+        let store = match KIND.get() {
+            Kind::File => Store::File(query),
+            Kind::Redis => return Self::on_redis(),
+            Kind::Nats => {
+                let server = Nats::start();
+                let proxy = Proxy::to(server.address());
+                Store::Nats(Box::new(server), proxy)
+            }
+        };
+        Self { folder: tempfile::tempdir().unwrap(), store }
     }
 
     /// With a server of Redis as its store.
@@ -90,15 +117,17 @@ impl Place {
         matches!(self.store, Store::File(_))
     }
 
-    /// The server that is its store.
+    /// The server of Redis that is its store.
     pub(crate) fn server(&self) -> &Redis {
-        let Store::Redis(server, _) = &self.store else { panic!("its store is a file") };
+        let Store::Redis(server, _) = &self.store else { panic!("its store is another one") };
         server
     }
 
     /// What everybody reaches the server by.
     pub(crate) fn proxy(&self) -> &Proxy {
-        let Store::Redis(_, proxy) = &self.store else { panic!("its store is a file") };
+        let (Store::Redis(_, proxy) | Store::Nats(_, proxy)) = &self.store else {
+            panic!("its store is a file")
+        };
         proxy
     }
 
@@ -110,6 +139,7 @@ impl Place {
         match &self.store {
             Store::File(query) => format!("sqlite:{}{query}", self.path("leases.db").display()),
             Store::Redis(_, proxy) => proxy.url(),
+            Store::Nats(_, proxy) => format!("nats://{}", proxy.address()),
         }
     }
 
@@ -117,7 +147,7 @@ impl Place {
     pub(crate) fn store(&self) -> String {
         match &self.store {
             Store::File(_) => "leases.db".to_owned(),
-            Store::Redis(_, proxy) => proxy.address().to_string(),
+            Store::Redis(_, proxy) | Store::Nats(_, proxy) => proxy.address().to_string(),
         }
     }
 
@@ -235,15 +265,30 @@ impl Place {
 #[expect(dead_code, reason = "dropping them is what counts")]
 pub(crate) enum Blocked<'a> {
     File(Connection),
-    Redis(Frozen<'a>),
+    Server(Frozen<'a>),
 }
 
 /// A server that stands still.
-pub(crate) struct Frozen<'a>(&'a Redis);
+pub(crate) struct Frozen<'a>(&'a Store);
+
+impl<'a> Frozen<'a> {
+    fn new(store: &'a Store) -> Self {
+        match store {
+            Store::File(_) => {}
+            Store::Redis(server, _) => server.freeze(),
+            Store::Nats(server, _) => server.freeze(),
+        }
+        Self(store)
+    }
+}
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        self.0.thaw();
+        match self.0 {
+            Store::File(_) => {}
+            Store::Redis(server, _) => server.thaw(),
+            Store::Nats(server, _) => server.thaw(),
+        }
     }
 }
 
@@ -256,10 +301,7 @@ pub(crate) fn block(place: &Place) -> Blocked<'_> {
             connection.execute_batch("BEGIN IMMEDIATE").unwrap();
             Blocked::File(connection)
         }
-        Store::Redis(server, _) => {
-            server.freeze();
-            Blocked::Redis(Frozen(server))
-        }
+        store @ (Store::Redis(..) | Store::Nats(..)) => Blocked::Server(Frozen::new(store)),
     }
 }
 

@@ -40,7 +40,7 @@ fn signals_are_passed_on_to_the_command_and_its_code_is_ours() {
 #[test]
 fn a_command_that_does_not_listen_is_killed_after_the_grace_and_keeps_its_lease_till_then() {
     let place = Place::new();
-    let mut holder = run(&place, &["--grace", "700ms", "--ttl", "500ms"], DEAF);
+    let mut holder = run(&place, &["--grace", "1400ms", "--ttl", "1s"], DEAF);
     holder.signal(Signal::TERM);
     let mut waiter = Running::start(place.tenure(&["run", "--lease", "job", "--", "true"]));
     waiter.waits();
@@ -150,7 +150,7 @@ fn a_command_whose_guardian_is_stopped_is_killed_by_the_supervisor() {
     assert_eq!(holder.code(), Some(137));
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     signals_are_passed_on_to_the_command_and_its_code_is_ours
     a_command_that_does_not_listen_is_killed_after_the_grace_and_keeps_its_lease_till_then
     a_second_signal_kills_at_once

@@ -393,7 +393,7 @@ fn as_the_first_process_of_a_container_it_works_and_a_foreign_proc_is_refused() 
     assert!(err.contains("/proc"), "{err}");
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     a_command_that_a_signal_ended_gives_128_and_the_signals_number_and_its_lease_back
     the_command_finds_lease_token_and_owner_in_its_environment_and_tokens_rise
     a_busy_lease_is_code_75_and_the_message_says_who_has_it

@@ -439,7 +439,7 @@ fn when_a_process_is_stopped_its_command_ends_in_time_and_another_process_goes_o
     place.evidence(FILE).must_be_clean();
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     workloads_of_a_file_are_shared_out_and_read_again_at_sighup
     a_signal_is_passed_on_once_and_the_program_ends_once_its_commands_have
     each_lease_goes_back_as_its_command_ends_and_the_heartbeat_ends_last

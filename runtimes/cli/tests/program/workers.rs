@@ -500,7 +500,7 @@ fn in_mixed_trouble_no_workload_works_twice_or_is_left_lying_with_few_moves() {
     mixed_trouble("rendezvous");
 }
 
-crate::place::also_on_redis! {
+crate::place::also_on_servers! {
     workloads_move_as_promised_while_processes_come_and_go_with_few_moves
     workloads_of_the_dead_and_the_stopped_move_once_their_time_is_over
     in_mixed_trouble_no_workload_works_twice_or_is_left_lying_with_even_blocks
