@@ -497,9 +497,11 @@ mod tests {
         }
         // Another process would see the lock. This one asks the system, which lists all locks by inode.
         let inode = std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
-        if let Ok(locks) = std::fs::read_to_string("/proc/locks") {
-            let mine = |line: &&str| line.contains("POSIX") && line.contains(&format!(":{inode} "));
-            assert!(locks.lines().any(|line| mine(&line)), "the lock is still there: {locks}");
-        }
+        let mine = |line: &str| line.contains("POSIX") && line.contains(&format!(":{inode} "));
+        let look = || std::fs::read_to_string("/proc/locks").ok();
+        // The system tells them piece by piece. While others take and end theirs some are left out of what it tells; but
+        // what is gone is never told again.
+        let is_there = |_| look().is_none_or(|locks| locks.lines().any(mine));
+        assert!((0..1000).any(is_there), "the lock is still there: {:?}", look());
     }
 }
