@@ -6,7 +6,7 @@
 //! | 10008 and others of 503 or 500 | transient, nothing was written |
 //! | no such stream, or nobody who answers for it | transient; the bucket is looked at again |
 //! | JetStream off (10039, 10076, nobody answers) | unsupported |
-//! | 10165, 10166: no TTL is taken | unsupported |
+//! | 10165, 10166: no TTL is taken; 10074: replicas without a cluster | unsupported |
 //! | a permission, a user, a password | rejected |
 //! | anything else that the server says | rejected |
 //! | no connection: refused, no such host | transient |
@@ -66,6 +66,9 @@ impl Refusal {
             )),
             Self::NO_STREAM => StoreError::transient(says("; the bucket is gone, and is made again")),
             _ if self.condition_failed() => StoreError::transient(says("")),
+            10074 => StoreError::unsupported(says(
+                "; this server is none of a cluster: have the URL say no replicas=, or name the servers of the cluster",
+            )),
             10005 => StoreError::transient(says(
                 "; so many replicas need as many servers with JetStream that are up and have room",
             )),
@@ -167,6 +170,7 @@ mod tests {
             (503, 10039, Unsupported),
             (503, 10076, Unsupported),
             (400, 10166, Unsupported),
+            (500, 10074, Unsupported),
             (404, 10059, Transient),
             (400, 10164, Transient),
             (500, 10077, Transient),

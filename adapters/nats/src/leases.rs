@@ -68,10 +68,13 @@ impl Client {
                     tracing::info!(event = "nats.outlived", lease = %request.name, "took over what the server had not ended");
                     Record::grant(request)
                 }
-                Some(_) => match held {
-                    Some(stored) => return self.refuse(request, &stored, seen_at, until).await,
-                    None => continue,
-                },
+                Some(_) => {
+                    let Some(stored) = held else { continue };
+                    match self.refuse(request, &stored, seen_at, until).await? {
+                        Some(refused) => return Ok(refused),
+                        None => Record::grant(request),
+                    }
+                }
             };
             let written = self.link.write(&subject, record.write(), last, record.ttl, until).await?;
             let Wrote::Written(sequence) = written else {
@@ -88,14 +91,15 @@ impl Client {
         }
     }
 
-    /// Another has the lease: remembers since when it is known to stand as it does, and waits if that is wanted.
+    /// Another has the lease: remembers since when it is known to stand as it does, and waits if that is wanted. `None` if it
+    /// is over by the server's own clock.
     async fn refuse(
         &self,
         request: &Acquire,
         stored: &Stored,
         seen_at: Instant,
         until: Instant,
-    ) -> Result<Acquired, StoreError> {
+    ) -> Result<Option<Acquired>, StoreError> {
         let ttl = Record::read(stored).ok().map(|record| record.ttl);
         let outlived = ttl.map(|ttl| self.known.sees(&request.name, stored.sequence, ttl, seen_at));
         // Who can't hear of a release would take the place of those who can.
@@ -106,12 +110,17 @@ impl Client {
             }
         };
         let (time, ()) = join(self.link.time(until), registers).await;
+        let now = time?.wall;
+        if record::is_overdue(stored, now, self.limits.clock.step) {
+            tracing::info!(event = "nats.outlived", lease = %request.name, "took over what the server had not ended");
+            return Ok(None);
+        }
         // When the server ends it, or when it is outlived, whichever comes first; it may be due already, and late.
-        let rest = record::ends_in(stored, time?.wall).map(|rest| {
+        let rest = record::ends_in(stored, now).map(|rest| {
             let rest = outlived.map_or(rest, |at| rest.min(at.saturating_since(clock::now())));
             if rest.is_zero() { LOOK_AGAIN } else { rest }
         });
-        Ok(Acquired::Held(record::holder(stored, rest)))
+        Ok(Some(Acquired::Held(record::holder(stored, rest))))
     }
 
     /// Registers as one who waits. It is best effort: who is not chosen tries all the same.

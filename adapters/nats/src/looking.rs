@@ -20,7 +20,8 @@ impl Client {
         let found = self.link.get(&self.link.names.lease(name), until).await?;
         let Some(stored) = found.filter(|stored| !stored.gone) else { return Ok(None) };
         let now = self.link.time(until).await?.wall;
-        Ok(Some(record::lease(name.clone(), &stored, now)))
+        let is_over = record::is_overdue(&stored, now, self.limits.clock.step);
+        Ok((!is_over).then(|| record::lease(name.clone(), &stored, now)))
     }
 
     pub(crate) async fn list_leases(
@@ -28,9 +29,19 @@ impl Client {
         after: Option<LeaseName>,
         most: usize,
     ) -> Result<Vec<LeaseRecord>, StoreError> {
-        let (time, found) =
-            self.page(Kind::Lease, after.as_ref(), most, |name| LeaseName::new(name).ok()).await?;
-        Ok(found.into_iter().map(|(name, stored)| record::lease(name, &stored, time.wall)).collect())
+        let mut after = after;
+        loop {
+            let (time, found) =
+                self.page(Kind::Lease, after.as_ref(), most, |name| LeaseName::new(name).ok()).await?;
+            after = found.last().map(|(name, _)| name.clone());
+            let is_held = |stored: &Stored| !record::is_overdue(stored, time.wall, self.limits.clock.step);
+            let held = found.into_iter().filter(|(_, stored)| is_held(stored));
+            let held: Vec<_> = held.map(|(name, stored)| record::lease(name, &stored, time.wall)).collect();
+            // That all of a page are over does not mean that nothing follows.
+            if !held.is_empty() || after.is_none() {
+                return Ok(held);
+            }
+        }
     }
 
     /// The first `most` records of a kind in the order of their names' bytes, beginning after `after`, and the server's time.

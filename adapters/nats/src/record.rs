@@ -115,6 +115,12 @@ pub(crate) fn rest(stored: &Stored, now: Timestamp) -> Option<Duration> {
     Some(ttl.saturating_sub(now.saturating_since(stored.time)))
 }
 
+/// Whether the server should have ended it by its own clock, whose steps are no longer than this. A server that has crashed
+/// may bring records back that had ended, and never end them again.
+pub(crate) fn is_overdue(stored: &Stored, now: Timestamp, step: Duration) -> bool {
+    stored.ttl.is_some_and(|ttl| now.saturating_since(stored.time) > ttl + step)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +179,17 @@ mod tests {
         assert_eq!(at(0), Some(Duration::from_millis(1500)));
         assert_eq!(ends_in(&record, Timestamp::from_nanos(2_500_000_000)), Some(Duration::from_millis(500)));
         assert_eq!(rest(&Stored { ttl: None, ..record }, Timestamp::EPOCH), None);
+    }
+
+    #[test]
+    fn what_the_server_brings_back_after_its_end_is_over_by_its_own_clock() {
+        let record = stored(r#"{"v":1,"owner":"a","ttl":1500000000,"since":0}"#);
+        let step = Duration::from_millis(250);
+        let at = |nanos| is_overdue(&record, Timestamp::from_nanos(nanos), step);
+        // Written at one second, for two at the server.
+        assert!(!at(0) && !at(2_600_000_000), "what was asked for is not what the server goes by");
+        assert!(!at(3_250_000_000) && at(3_250_000_001));
+        let endless = Stored { ttl: None, ..record.clone() };
+        assert!(!is_overdue(&endless, Timestamp::MAX, step), "no clock of a server's ends it");
     }
 }
